@@ -1,0 +1,2 @@
+//! The anywire program.
+fn main() {}

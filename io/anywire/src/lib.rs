@@ -1,0 +1,1 @@
+//! Write the game once, play it over any wire

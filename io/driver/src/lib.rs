@@ -1,0 +1,1 @@
+//! One network thread that runs a session

@@ -1,0 +1,1 @@
+//! Sockets: UDP batches, timers, buffers, interfaces; no protocol

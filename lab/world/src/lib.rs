@@ -1,0 +1,1 @@
+//! Many peers in virtual time, vectors, hostile input

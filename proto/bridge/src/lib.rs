@@ -1,0 +1,1 @@
+//! The game-side datagram link: 57-byte header, acknowledgements, resend

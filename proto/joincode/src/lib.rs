@@ -1,0 +1,1 @@
+//! Join codes to and from text

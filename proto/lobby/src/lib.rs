@@ -1,0 +1,1 @@
+//! Admission, names, letters, roster, chat, companies, start

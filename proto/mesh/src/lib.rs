@@ -1,0 +1,1 @@
+//! Joiner-to-joiner links, envelopes, routing of game frames

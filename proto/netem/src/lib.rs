@@ -1,0 +1,1 @@
+//! Seeded impairment of a link and NAT boxes in virtual time

@@ -1,0 +1,1 @@
+//! NP1 packets, payload kinds, fragments: codecs and reassembly

@@ -1,0 +1,1 @@
+//! Candidates, dialling and answering, STUN observation, keep-alive

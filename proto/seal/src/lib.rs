@@ -1,0 +1,1 @@
+//! Session keys, sealed and signed frames, replay windows

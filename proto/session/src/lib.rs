@@ -1,0 +1,1 @@
+//! The composer of a netpunch peer

@@ -1,0 +1,1 @@
+//! STUN binding: request, answer, NAT class

@@ -1,0 +1,2 @@
+//! Laws and the test commands.
+fn main() {}
