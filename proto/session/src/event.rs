@@ -1,0 +1,106 @@
+//! What a session is told and what it tells.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use lobby::{End, Mode, Roster, State};
+use seam::LinkStats;
+
+/// What a player or a game asks of its session.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Command {
+    /// Say something to everybody.
+    Chat(String),
+    /// Be called something else.
+    Name(String),
+    /// Put a player (oneself when `None`) into a company.
+    Company {
+        /// Whose company; a joiner may name only itself.
+        player: Option<String>,
+        /// 1 to 200.
+        id: u32,
+    },
+    /// What the player is doing; empty clears.
+    Stage(String),
+    /// Co-op or companies.
+    Mode(Mode),
+    /// Start everybody.
+    Start {
+        /// A save goes with it.
+        save: bool,
+        /// It replaces a running world.
+        switch: bool,
+    },
+    /// Lines for the host's merged log.
+    Log(Vec<String>),
+    /// A chat line for this player alone.
+    Note(String),
+    /// Remove a player, who reads `text`.
+    Kick {
+        /// Who.
+        player: String,
+        /// Why.
+        text: String,
+    },
+    /// A frame of the game in this process.
+    Frame(Bytes),
+    /// Leave, telling everybody.
+    Quit,
+}
+
+/// What happens in a session, in order.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A host's code is ready to be given away.
+    Code(String),
+    /// Where the session stands, for a person.
+    Status {
+        /// The state.
+        state: State,
+        /// One sentence.
+        detail: String,
+    },
+    /// The lobby as it is now.
+    Roster(Arc<Roster>),
+    /// Somebody said something.
+    Chat {
+        /// Who.
+        from: String,
+        /// What.
+        text: String,
+        /// When, Unix seconds; absent for notes of this program.
+        ts: Option<u64>,
+    },
+    /// The game starts.
+    Start {
+        /// With a save that was received.
+        save: bool,
+        /// Replacing a running world.
+        switch: bool,
+    },
+    /// A new world nonce for the game's bridge.
+    TransportLobby(String),
+    /// A line of another player's log.
+    PeerLog {
+        /// Whose.
+        name: String,
+        /// The line, without control characters.
+        line: String,
+    },
+    /// What is known of the links, by player name; once a second.
+    Links(Arc<BTreeMap<String, LinkStats>>),
+    /// A frame for the game in this process.
+    Frame {
+        /// Who sent it, where the frame says so.
+        from: Option<String>,
+        /// Its bytes.
+        data: Bytes,
+    },
+    /// A line for the log. Addresses in it are not masked yet: the sink does that.
+    Log(String),
+    /// The session is over. Nothing follows.
+    Ended(End),
+}
