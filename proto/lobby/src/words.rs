@@ -129,6 +129,9 @@ pub enum End {
     /// No candidate of the host answered.
     #[error("the host could not be reached")]
     Unreachable,
+    /// The join code cannot be used; the text says what is wrong with it.
+    #[error("bad code: {0}")]
+    BadCode(String),
 }
 
 /// One player of a [`Roster`].
