@@ -69,6 +69,10 @@ pub struct HostConfig {
     pub stun: Vec<StunServer>,
     /// Most players, the host included: 1 to 200.
     pub max_players: u16,
+    /// Faults put on what this end sends to other players.
+    pub impair: Option<netem::Impairment>,
+    /// Offer the words of our own ends. Off, this end cannot be told from an old program.
+    pub extensions: bool,
 }
 
 /// A joiner.
@@ -92,4 +96,8 @@ pub struct JoinConfig {
     pub local: Local,
     /// Asked for the public address; empty asks nobody.
     pub stun: Vec<StunServer>,
+    /// Faults put on what this end sends to other players.
+    pub impair: Option<netem::Impairment>,
+    /// Offer the words of our own ends. Off, this end cannot be told from an old program.
+    pub extensions: bool,
 }

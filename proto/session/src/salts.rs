@@ -15,13 +15,23 @@ const MAX_SALTS: usize = 1024;
 const MAX_MOVES: usize = 64;
 /// A proof that does not come within this time is forgotten.
 const MOVE_TTL: Duration = Duration::from_secs(3);
+/// Longest message kept until then.
+const MAX_STASH: usize = 1300;
 
 /// Salts by owner, and addresses under proof.
 #[derive(Debug, Default)]
 pub(crate) struct Salts {
     owners: BTreeMap<[u8; 4], Owner>,
-    /// New address to (old address, since).
-    moves: BTreeMap<Path, (Path, Instant)>,
+    moves: BTreeMap<Path, Move>,
+}
+
+/// A new address under proof.
+#[derive(Debug)]
+struct Move {
+    old: Path,
+    since: Instant,
+    /// The message that came from there, to be heard again once the address is proved: answers to it go there then.
+    stash: Option<Vec<u8>>,
 }
 
 #[derive(Debug)]
@@ -55,18 +65,23 @@ impl Salts {
     }
 
     /// The player at `old` was heard from `new`. True when a proof has to be asked for.
-    pub(crate) fn begin_move(&mut self, now: Instant, old: Path, new: Path) -> bool {
-        self.moves.retain(|_, (_, since)| now.saturating_duration_since(*since) < MOVE_TTL);
-        if self.moves.contains_key(&new) || self.moves.len() >= MAX_MOVES {
+    pub(crate) fn begin_move(&mut self, now: Instant, old: Path, new: Path, stash: Option<Vec<u8>>) -> bool {
+        self.moves.retain(|_, entry| now.saturating_duration_since(entry.since) < MOVE_TTL);
+        let stash = stash.filter(|message| message.len() <= MAX_STASH);
+        if let Some(entry) = self.moves.get_mut(&new) {
+            entry.stash = stash.or(entry.stash.take());
             return false;
         }
-        self.moves.insert(new, (old, now));
+        if self.moves.len() >= MAX_MOVES {
+            return false;
+        }
+        self.moves.insert(new, Move { old, since: now, stash });
         true
     }
 
-    /// `new` has echoed its token: the path it replaces.
-    pub(crate) fn finish_move(&mut self, new: Path) -> Option<Path> {
-        self.moves.remove(&new).map(|(old, _)| old)
+    /// `new` has echoed its token: the path it replaces, and the message that waited for this.
+    pub(crate) fn finish_move(&mut self, new: Path) -> Option<(Path, Option<Vec<u8>>)> {
+        self.moves.remove(&new).map(|entry| (entry.old, entry.stash))
     }
 
     /// Everything under `old` is under `new` from here on.
@@ -74,13 +89,13 @@ impl Salts {
         for owner in self.owners.values_mut().filter(|owner| owner.path == old) {
             owner.path = new;
         }
-        self.moves.retain(|_, (from, _)| *from != old);
+        self.moves.retain(|_, entry| entry.old != old);
     }
 
     /// The player at `path` is gone.
     pub(crate) fn forget(&mut self, path: Path) {
         self.owners.retain(|_, owner| owner.path != path);
-        self.moves.retain(|new, (old, _)| *old != path && *new != path);
+        self.moves.retain(|new, entry| entry.old != path && *new != path);
     }
 }
 
@@ -98,10 +113,11 @@ mod tests {
         let t0 = Instant::now();
         let mut salts = Salts::default();
         salts.learn(t0, [1; 4], path(1));
-        assert!(salts.begin_move(t0, path(1), path(2)));
-        assert!(!salts.begin_move(t0, path(1), path(2)));
-        assert!(salts.begin_move(t0 + MOVE_TTL, path(1), path(2)));
-        assert_eq!(salts.finish_move(path(2)), Some(path(1)));
+        assert!(salts.begin_move(t0, path(1), path(2), None));
+        assert!(!salts.begin_move(t0, path(1), path(2), None));
+        assert!(salts.begin_move(t0 + MOVE_TTL, path(1), path(2), Some(vec![0; MAX_STASH + 1])));
+        assert!(!salts.begin_move(t0 + MOVE_TTL, path(1), path(2), Some(b"join".to_vec())));
+        assert_eq!(salts.finish_move(path(2)), Some((path(1), Some(b"join".to_vec()))));
         salts.rekey(path(1), path(2));
         assert_eq!(salts.owner([1; 4]), Some(path(2)));
         assert_eq!(salts.finish_move(path(2)), None);
@@ -117,7 +133,7 @@ mod tests {
         assert_eq!(salts.owners.len(), MAX_SALTS);
         assert_eq!(salts.owner(0u32.to_be_bytes()), None);
         assert_eq!(salts.owner(2999u32.to_be_bytes()), Some(path(1)));
-        let asked = (0..200).filter(|n| salts.begin_move(t0, path(1), path(*n))).count();
+        let asked = (0..200).filter(|n| salts.begin_move(t0, path(1), path(*n), None)).count();
         assert_eq!(asked, MAX_MOVES);
         salts.forget(path(1));
         assert_eq!((salts.owners.len(), salts.moves.len()), (0, 0));

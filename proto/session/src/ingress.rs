@@ -1,0 +1,199 @@
+//! The demultiplexer: whose datagram this is, and who may have sent it.
+
+use bytes::Buf;
+use codec::Value;
+use np1::{Fragment, HEADER, Kind, Packet, PlainTake};
+use seam::{Path, PooledBuf, Refused};
+
+use crate::session::{Crypt, Role, Session};
+use crate::{Event, GAME, LOBBY};
+
+/// Bytes of a sealed frame before its ciphertext, and after it.
+const SEAL_HEAD: usize = 8;
+const SEAL_TAIL: usize = 16;
+
+impl Session {
+    pub(crate) fn ingress(&mut self, path: Path, data: PooledBuf) -> Result<(), Refused> {
+        if self.over {
+            return Err(Refused::Unexpected);
+        }
+        match path.socket {
+            // Only the game's own bridge may put frames into the session (netpunch wire, section 1).
+            GAME if self.bridge() == Some(path.remote) => {
+                self.mesh.local_frame(self.now, data);
+                Ok(())
+            }
+            GAME => Err(Refused::NotAllowed),
+            LOBBY => self.outside(path, data),
+            _ => Err(Refused::Unexpected),
+        }
+    }
+
+    fn outside(&mut self, path: Path, data: PooledBuf) -> Result<(), Refused> {
+        self.egress.received(path, data.len());
+        if stun::looks_like(&data) {
+            return self.punch.handle_stun(self.now, path, &data);
+        }
+        let packet = Packet::parse(&data)?;
+        match packet.kind {
+            Kind::Hello | Kind::Ack | Kind::Connected | Kind::Keepalive => {
+                self.punch.handle_packet(self.now, path, packet)
+            }
+            Kind::Sealed => self.sealed(path, data, Protection::Sealed),
+            Kind::Signed => self.sealed(path, data, Protection::Signed),
+            Kind::Plain => self.plain(path, data),
+            Kind::KeyExchange | Kind::Other(_) => Err(Refused::NotOurs),
+        }
+    }
+
+    fn sealed(&mut self, path: Path, mut data: PooledBuf, protection: Protection) -> Result<(), Refused> {
+        let Crypt::Sealed(opener) = &mut self.crypt else { return Err(Refused::NotAuthentic) };
+        let frame = data.get_mut(HEADER..).ok_or(Refused::Malformed)?;
+        let opened = match protection {
+            Protection::Sealed => opener.open(self.now, frame),
+            Protection::Signed => opener.verify_signed(self.now, frame),
+        };
+        let salt = match opened {
+            Ok(opened) => opened.salt,
+            Err(refused) => {
+                self.unopened(path, refused);
+                return Err(refused);
+            }
+        };
+        data.truncate(data.len().saturating_sub(SEAL_TAIL));
+        data.advance((HEADER + SEAL_HEAD).min(data.len()));
+
+        let is_hi = data.first() == Some(&b'{') && is_mesh_hi(&data);
+        let from = match self.salts.owner(salt) {
+            Some(owner) if owner != path && !self.is_known(path) && self.is_known(owner) && !is_hi => {
+                self.moved(owner, path, &data);
+                owner
+            }
+            Some(_) | None => path,
+        };
+        self.salts.touch(self.now, salt);
+        self.heard(from);
+        let result = self.payload(from, data);
+        // The rooms say in their events who was admitted; a salt is learned from somebody known only.
+        self.pump();
+        if from == path && self.is_known(path) {
+            self.salts.learn(self.now, salt, path);
+        }
+        result
+    }
+
+    /// A player's frame came from an address that is not its own: the address has to echo a token first.
+    fn moved(&mut self, owner: Path, path: Path, payload: &[u8]) {
+        let stash = (payload.first() == Some(&b'{')).then(|| payload.to_vec());
+        if self.salts.begin_move(self.now, owner, path, stash) {
+            self.punch.challenge(self.now, path);
+        }
+    }
+
+    /// What cannot be opened and comes from nobody we know is answered with the plain reject, within its rate.
+    fn unopened(&mut self, path: Path, refused: Refused) {
+        let is_stranger = matches!(&self.role, Role::Host(side) if !side.lobby.is_member(path));
+        if is_stranger && refused == Refused::NotAuthentic && self.may_reject(path) {
+            self.egress.packet(path, np1::plain_reject("wrong password"));
+        }
+    }
+
+    /// Type D: everything in a plain session, otherwise next to nothing (netpunch wire, section 4.2).
+    fn plain(&mut self, path: Path, mut data: PooledBuf) -> Result<(), Refused> {
+        data.advance(HEADER.min(data.len()));
+        match (&self.crypt, &mut self.role) {
+            (Crypt::Plain, _) => {
+                self.heard(path);
+                self.payload(path, data)
+            }
+            (Crypt::Sealed(_), Role::Joiner(side)) => match np1::read_plain(&data) {
+                PlainTake::Reject(reason) => side.lobby.handle_plain_reject(self.now, path, &reason),
+                PlainTake::Chunk(_) | PlainTake::Nothing => Err(Refused::NotAllowed),
+            },
+            (Crypt::Sealed(_) | Crypt::Locked, _) => Err(Refused::NotAllowed),
+        }
+    }
+
+    fn heard(&mut self, from: Path) {
+        match &mut self.role {
+            Role::Host(side) => side.lobby.heard(self.now, from),
+            Role::Joiner(side) => side.lobby.heard(self.now, from),
+        }
+        self.mesh.heard(self.now, from);
+    }
+
+    /// An authentic payload, by its first byte.
+    fn payload(&mut self, from: Path, mut data: PooledBuf) -> Result<(), Refused> {
+        match data.first() {
+            Some(b'{') => self.message(from, &data),
+            Some(&np1::GAME) => {
+                self.may_send_frames(from)?;
+                data.advance(1);
+                self.mesh.handle_frame(self.now, from, data)
+            }
+            Some(&np1::ENVELOPE) => {
+                self.may_send_frames(from)?;
+                self.mesh.handle_envelope(self.now, from, data)
+            }
+            Some(&np1::FRAGMENT) => {
+                let piece = Fragment::parse(&data)?;
+                match self.reassembly.push(self.now, from, &piece)? {
+                    Some(whole) => self.message(from, &whole),
+                    None => Ok(()),
+                }
+            }
+            Some(_) | None => Err(Refused::Malformed),
+        }
+    }
+
+    /// Frames come from players only, and at a joiner only after the host has confirmed its version.
+    fn may_send_frames(&mut self, from: Path) -> Result<(), Refused> {
+        match &mut self.role {
+            Role::Host(side) if side.lobby.is_member(from) => Ok(()),
+            Role::Host(side) => {
+                side.lobby.unknown_member(self.now, from);
+                Err(Refused::NotAllowed)
+            }
+            Role::Joiner(side) if side.lobby.is_confirmed() => Ok(()),
+            Role::Joiner(_) => Err(Refused::NotAllowed),
+        }
+    }
+
+    pub(crate) fn message(&mut self, from: Path, json: &[u8]) -> Result<(), Refused> {
+        if is_mesh_hi(json) {
+            let map = codec::object(json).map_err(|_| Refused::Malformed)?;
+            if map.get("t").and_then(Value::as_str) == Some("mesh_hi") {
+                let name = map.get("name").and_then(Value::as_str).ok_or(Refused::Malformed)?;
+                return match &self.role {
+                    Role::Joiner(side) if side.lobby.is_confirmed() => self.mesh.handle_hi(self.now, from, name),
+                    // An old host ignores it as well.
+                    Role::Joiner(_) | Role::Host(_) => Err(Refused::Unexpected),
+                };
+            }
+        }
+        match &mut self.role {
+            Role::Host(side) => side.lobby.handle_message(self.now, from, json),
+            Role::Joiner(side) => side.lobby.handle_message(self.now, from, json),
+        }
+    }
+
+    /// A frame for the own game.
+    pub(crate) fn deliver(&mut self, from: Option<String>, frame: bytes::Bytes) {
+        match self.bridge() {
+            Some(bridge) => self.egress.packet(Path::new(GAME, bridge), frame),
+            None if self.game == crate::GameSide::Inside => self.push(Event::Frame { from, data: frame }),
+            None => {}
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Protection {
+    Sealed,
+    Signed,
+}
+
+/// Whether a JSON text may be a `mesh_hi`; the parser has the last word.
+fn is_mesh_hi(json: &[u8]) -> bool {
+    json.len() < 1024 && json.windows(7).any(|word| word == b"mesh_hi")
+}
