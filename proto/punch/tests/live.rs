@@ -40,6 +40,19 @@ fn the_joiners_side_keeps_the_path_alive_every_15_seconds() {
 }
 
 #[test]
+fn work_of_several_kinds_keeps_each_its_own_time() {
+    let (mut world, host, _) = held(LinkConfig { delay: MS(10), ..LinkConfig::default() }, 1);
+    world.dial(host, 1, &["203.0.113.9:9"], MS(3_000));
+    world.call(host, |punch, now| punch.challenge(now, path("203.0.113.8:9")));
+    world.observe(host, &["203.0.113.7:3478"]);
+    world.run(Duration::from_secs(10));
+    let events: Vec<_> = world.events(host).iter().map(|(when, _)| *when).collect();
+    assert_eq!(events, [MS(1_000), MS(1_900), MS(3_000)]);
+    let hellos = |to| world.sent(host, Kind::Hello).iter().filter(|(_, other)| *other == at(to)).count();
+    assert_eq!([hellos("203.0.113.9:9"), hellos("203.0.113.8:9"), hellos(JOINER)], [30, 10, 5]);
+}
+
+#[test]
 fn the_round_trip_is_within_a_millisecond_of_the_link() {
     let (mut world, host, joiner) = held(LinkConfig { delay: MS(37), ..LinkConfig::default() }, 1);
     world.run(Duration::from_secs(5));
