@@ -83,8 +83,8 @@ pub enum Down {
     Left,
     /// Another path to the same player is used instead.
     Replaced,
-    /// The session ended or the table was full.
-    Closed,
+    /// Its player goes by another name; the path comes up again under that.
+    Renamed,
 }
 
 /// What a mesh has to say.

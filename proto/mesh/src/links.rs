@@ -1,0 +1,415 @@
+//! The table of links between joiners (netpunch wire, section 8.5).
+//!
+//! ```text
+//!  dial opened, or an authenticated frame      mesh_hi            30 s unheard
+//!  -------------------------------------> Nameless ------> Named ------------> gone
+//!                                          |     ^           |
+//!                          never named     v     |           | its player left the roster
+//!                                        Shunned +-----------+ (asked for its name once more)
+//! ```
+//!
+//! Two joiners that dial each other may end up with several paths between them. One of them, the primary, is sent on;
+//! frames are taken on any. Both ends agree on the primary without a word: the end whose name sorts first keeps its
+//! own as long as it hears something there, the other follows the path on which that end's frames come.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use seam::{Path, Refused};
+
+use crate::names::Former;
+use crate::out::Out;
+use crate::{Down, Event};
+
+/// Most players with a direct link.
+pub(crate) const LINKS_MAX: usize = 256;
+/// Most paths to one player; of more, the one that was silent longest goes.
+pub(crate) const PATHS_MAX: usize = 3;
+/// Most links without a name, shunned ones included; of more, the one that was silent longest goes.
+pub(crate) const NAMELESS_MAX: usize = 256;
+/// A link unheard for this long is dead.
+pub(crate) const DEAD: Duration = Duration::from_secs(30);
+/// How often a nameless link is asked for its name by saying the own one.
+const HI_EVERY: Duration = Duration::from_millis(500);
+/// A nameless link that no dial proved is asked this often: an address somebody made up gets six short datagrams.
+const HI_UNPROVEN: u32 = 6;
+/// How long a nameless link that no dial proved may stay so.
+const NAME_WITHIN: Duration = Duration::from_secs(10);
+/// How long a link may stay whose player left the roster; it is enough for two answers to a `mesh_hi`.
+const GRACE: Duration = Duration::from_secs(3);
+/// How long a link's name may be missing in the roster at first: a `mesh_hi` overtakes the host's word.
+const ROSTERED_WITHIN: Duration = Duration::from_secs(10);
+/// Two `mesh_hi` within this time mean that the other end still asks. A single one on a named link is an answer, and
+/// answering it would never end.
+const STILL_ASKING: Duration = Duration::from_millis(1500);
+/// A primary path is left for one that works when it was silent for this long...
+const STALE: Duration = Duration::from_secs(2);
+/// ...or this long when the other path carries signs of life but no frames.
+const STALE_IDLE: Duration = Duration::from_secs(5);
+/// Shortest time between two changes of a player's primary path, so that late packets do not turn it back.
+const DWELL: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Default)]
+pub(crate) struct Links {
+    by_path: BTreeMap<Path, Link>,
+    by_name: BTreeMap<Arc<str>, Player>,
+    changed: bool,
+}
+
+#[derive(Debug)]
+struct Link {
+    state: State,
+    heard: Instant,
+    /// When the last `mesh_hi` came.
+    asked: Option<Instant>,
+    former: Former,
+}
+
+#[derive(Debug)]
+enum State {
+    /// Open, but whose is not known. `until` is when it is shunned, if ever.
+    Nameless { hi_due: Instant, hi_left: u32, until: Option<Instant> },
+    /// A player's.
+    Named { name: Arc<str>, rostered: bool, since: Instant },
+    /// Nobody's in this session.
+    Shunned,
+}
+
+#[derive(Debug)]
+struct Player {
+    primary: Path,
+    since: Instant,
+    others: Vec<Path>,
+}
+
+/// What a path is to whoever reads from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    Unknown,
+    Open,
+    Shunned,
+}
+
+impl Links {
+    /// Whether the set of players or their primary paths changed since the last call.
+    pub(crate) fn take_changed(&mut self) -> bool {
+        std::mem::take(&mut self.changed)
+    }
+
+    pub(crate) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.by_name.keys()
+    }
+
+    pub(crate) fn primary(&self, name: &str) -> Option<Path> {
+        self.by_name.get(name).map(|player| player.primary)
+    }
+
+    pub(crate) fn standing(&self, path: Path) -> Standing {
+        match self.by_path.get(&path).map(|link| &link.state) {
+            None => Standing::Unknown,
+            Some(State::Shunned) => Standing::Shunned,
+            Some(State::Nameless { .. } | State::Named { .. }) => Standing::Open,
+        }
+    }
+
+    pub(crate) fn name_of(&self, path: Path) -> Option<&Arc<str>> {
+        match &self.by_path.get(&path)?.state {
+            State::Named { name, .. } => Some(name),
+            State::Nameless { .. } | State::Shunned => None,
+        }
+    }
+
+    /// Whether the player on this path goes by `name`, or did until lately.
+    pub(crate) fn is_called(&self, now: Instant, path: Path, name: &str) -> bool {
+        self.name_of(path).is_some_and(|own| &**own == name)
+            || self.by_path.get(&path).is_some_and(|link| link.former.has(now, name))
+    }
+
+    /// A dial ended here: the path works both ways.
+    pub(crate) fn open(&mut self, out: &mut Out, me: &Arc<str>, path: Path) {
+        let now = out.now;
+        let state = State::Nameless { hi_due: now + HI_EVERY, hi_left: u32::MAX, until: None };
+        match self.by_path.get_mut(&path) {
+            Some(link) => {
+                link.heard = now;
+                if matches!(link.state, State::Named { .. }) {
+                    return;
+                }
+                link.state = state;
+            }
+            None => self.insert(now, path, state),
+        }
+        out.hi(path, me.clone());
+    }
+
+    /// An authenticated payload came on a path that is not known.
+    pub(crate) fn meet(&mut self, now: Instant, path: Path) {
+        let state = State::Nameless { hi_due: now, hi_left: HI_UNPROVEN, until: Some(now + NAME_WITHIN) };
+        self.insert(now, path, state);
+    }
+
+    /// Signs of life other than frames.
+    pub(crate) fn heard(&mut self, out: &mut Out, path: Path) {
+        self.alive(out, path, |_| false, STALE_IDLE);
+    }
+
+    /// A frame or an envelope came.
+    pub(crate) fn used(&mut self, out: &mut Out, me: &str, path: Path) {
+        self.alive(out, path, |name| name < me, STALE);
+    }
+
+    /// `mesh_hi` came. `rostered` is whether the roster knows the name.
+    pub(crate) fn hi(
+        &mut self,
+        out: &mut Out,
+        me: &Arc<str>,
+        path: Path,
+        name: &str,
+        rostered: bool,
+    ) -> Result<(), Refused> {
+        let now = out.now;
+        if !self.by_name.contains_key(name) && self.by_name.len() >= LINKS_MAX {
+            return Err(Refused::OverLimit);
+        }
+        if self.standing(path) == Standing::Unknown {
+            self.meet(now, path);
+        }
+        let Some(link) = self.by_path.get_mut(&path) else { return Err(Refused::OverLimit) };
+        link.heard = now;
+        let asks_again = link.asked.is_some_and(|at| now.saturating_duration_since(at) < STILL_ASKING);
+        link.asked = Some(now);
+        match &link.state {
+            State::Named { name: known, .. } if &**known == name => {
+                if asks_again {
+                    out.hi(path, me.clone());
+                }
+                return Ok(());
+            }
+            State::Named { name: known, .. } => {
+                let known = known.clone();
+                link.former.add(now, known);
+                self.detach(out, path, Down::Renamed);
+            }
+            State::Shunned if !rostered => return Err(Refused::NotAllowed),
+            State::Shunned | State::Nameless { .. } => {}
+        }
+        self.attach(out, path, name.into(), rostered);
+        out.hi(path, me.clone());
+        Ok(())
+    }
+
+    /// Says the own name on every link in use: it changed.
+    pub(crate) fn announce(&self, out: &mut Out, me: &Arc<str>) {
+        for player in self.by_name.values() {
+            out.hi(player.primary, me.clone());
+        }
+    }
+
+    /// Compares the links with the roster: who left it is asked for a new name, and closed soon when there is none.
+    pub(crate) fn check(&mut self, out: &mut Out, is_player: impl Fn(&str) -> bool) {
+        let mut left = Vec::new();
+        for link in self.by_path.values_mut() {
+            let State::Named { name, rostered, .. } = &mut link.state else { continue };
+            if is_player(name) {
+                *rostered = true;
+            } else if *rostered && !left.contains(name) {
+                left.push(name.clone());
+            }
+        }
+        for name in left {
+            self.let_go(out, &name);
+        }
+    }
+
+    /// An address changed; whoever holds the old path open for this table moves it along.
+    pub(crate) fn rekey(&mut self, out: &mut Out, old: Path, new: Path) {
+        if old == new {
+            return;
+        }
+        let Some(mut link) = self.by_path.remove(&old) else { return };
+        link.heard = out.now;
+        if let State::Named { name, .. } = &link.state {
+            let name = name.clone();
+            if self.name_of(new).is_some_and(|other| *other != name) {
+                self.detach(out, new, Down::Replaced);
+            }
+            let Some(player) = self.by_name.get_mut(&name) else { return };
+            player.others.retain(|path| *path != new && *path != old);
+            if player.primary == old {
+                player.primary = new;
+            } else if player.primary != new {
+                player.others.push(new);
+            }
+            self.changed = true;
+        } else if self.name_of(new).is_some() {
+            return;
+        }
+        self.by_path.insert(new, link);
+    }
+
+    /// Timers: names are asked for, silent links end.
+    pub(crate) fn handle_timeout(&mut self, out: &mut Out, me: &Arc<str>) {
+        let now = out.now;
+        let mut gone = Vec::new();
+        let mut shun = Vec::new();
+        for (path, link) in &mut self.by_path {
+            if now >= link.heard + DEAD {
+                gone.push(*path);
+                continue;
+            }
+            match &mut link.state {
+                State::Nameless { until: Some(until), .. } if now >= *until => shun.push(*path),
+                State::Nameless { hi_due, hi_left, .. } => {
+                    if *hi_left > 0 && now >= *hi_due {
+                        *hi_due = now + HI_EVERY;
+                        *hi_left = hi_left.saturating_sub(1);
+                        out.hi(*path, me.clone());
+                    }
+                }
+                State::Named { rostered, since, .. } => {
+                    if !*rostered && now >= *since + ROSTERED_WITHIN {
+                        shun.push(*path);
+                    }
+                }
+                State::Shunned => {}
+            }
+        }
+        for path in shun {
+            self.detach(out, path, Down::Left);
+            if let Some(link) = self.by_path.get_mut(&path) {
+                link.state = State::Shunned;
+            }
+        }
+        for path in gone {
+            self.remove(out, path, Down::Silent);
+        }
+    }
+
+    pub(crate) fn timeout(&self) -> Option<Instant> {
+        let due = |link: &Link| {
+            let dead = link.heard + DEAD;
+            match &link.state {
+                State::Nameless { hi_due, hi_left, until } => {
+                    let hi = (*hi_left > 0).then_some(*hi_due);
+                    [hi, *until].into_iter().flatten().fold(dead, Instant::min)
+                }
+                State::Named { rostered: false, since, .. } => dead.min(*since + ROSTERED_WITHIN),
+                State::Named { .. } | State::Shunned => dead,
+            }
+        };
+        self.by_path.values().map(due).min()
+    }
+
+    /// Refreshes a path, and makes it its player's primary one when it should be.
+    fn alive(&mut self, out: &mut Out, path: Path, follows: impl Fn(&str) -> bool, stale: Duration) {
+        let now = out.now;
+        let Some(link) = self.by_path.get_mut(&path) else { return };
+        link.heard = now;
+        let State::Named { name, .. } = &link.state else { return };
+        let Some(player) = self.by_name.get(name) else { return };
+        if player.primary == path || now.saturating_duration_since(player.since) < DWELL {
+            return;
+        }
+        let name = name.clone();
+        if follows(&name) || self.silence(now, player.primary) >= stale {
+            self.switch(out, &name, path);
+        }
+    }
+
+    fn silence(&self, now: Instant, path: Path) -> Duration {
+        self.by_path.get(&path).map_or(Duration::MAX, |link| now.saturating_duration_since(link.heard))
+    }
+
+    /// Makes an open path a player's.
+    fn attach(&mut self, out: &mut Out, path: Path, name: Arc<str>, rostered: bool) {
+        let now = out.now;
+        let Some(link) = self.by_path.get_mut(&path) else { return };
+        link.state = State::Named { name: name.clone(), rostered, since: now };
+        let Some(player) = self.by_name.get_mut(&name) else {
+            out.notice(Event::LinkUp { name: name.to_string(), path });
+            self.by_name.insert(name, Player { primary: path, since: now, others: Vec::new() });
+            self.changed = true;
+            return;
+        };
+        let primary = player.primary;
+        player.others.push(path);
+        if self.silence(now, primary) >= STALE {
+            self.switch(out, &name, path);
+        }
+        let Some(player) = self.by_name.get(&name) else { return };
+        if player.others.len() >= PATHS_MAX {
+            let others = player.others.iter().copied().filter(|other| *other != path);
+            if let Some(oldest) = others.max_by_key(|other| self.silence(now, *other)) {
+                self.remove(out, oldest, Down::Replaced);
+            }
+        }
+    }
+
+    /// Takes a path from its player, whose most lively other path is used instead. The link itself stays in the table.
+    fn detach(&mut self, out: &mut Out, path: Path, why: Down) {
+        let Some(name) = self.name_of(path).cloned() else { return };
+        let Some(player) = self.by_name.get(&name) else { return };
+        let next = player.others.iter().copied().filter(|other| *other != path);
+        let next = next.min_by_key(|other| self.silence(out.now, *other));
+        let Some(player) = self.by_name.get_mut(&name) else { return };
+        player.others.retain(|other| *other != path);
+        if player.primary != path {
+            return;
+        }
+        self.changed = true;
+        out.notice(Event::LinkDown { name: name.to_string(), path, why });
+        match next {
+            Some(next) => {
+                player.others.retain(|other| *other != next);
+                player.primary = next;
+                player.since = out.now;
+                out.notice(Event::LinkUp { name: name.to_string(), path: next });
+            }
+            None => {
+                self.by_name.remove(&name);
+            }
+        }
+    }
+
+    /// Uses another of a player's paths.
+    fn switch(&mut self, out: &mut Out, name: &Arc<str>, path: Path) {
+        let Some(player) = self.by_name.get_mut(name) else { return };
+        let old = std::mem::replace(&mut player.primary, path);
+        player.since = out.now;
+        player.others.retain(|other| *other != path);
+        player.others.push(old);
+        self.changed = true;
+        out.notice(Event::LinkDown { name: name.to_string(), path: old, why: Down::Replaced });
+        out.notice(Event::LinkUp { name: name.to_string(), path });
+    }
+
+    /// A player left the roster, perhaps only to come back under another name.
+    fn let_go(&mut self, out: &mut Out, name: &Arc<str>) {
+        let Some(player) = self.by_name.remove(name) else { return };
+        let now = out.now;
+        self.changed = true;
+        out.notice(Event::LinkDown { name: name.to_string(), path: player.primary, why: Down::Left });
+        for path in player.others.iter().chain([&player.primary]) {
+            if let Some(link) = self.by_path.get_mut(path) {
+                link.former.add(now, name.clone());
+                link.state = State::Nameless { hi_due: now, hi_left: HI_UNPROVEN, until: Some(now + GRACE) };
+            }
+        }
+    }
+
+    fn insert(&mut self, now: Instant, path: Path, state: State) {
+        let nameless = || self.by_path.iter().filter(|(_, link)| !matches!(link.state, State::Named { .. }));
+        if nameless().count() >= NAMELESS_MAX
+            && let Some(oldest) = nameless().min_by_key(|(_, link)| link.heard).map(|(path, _)| *path)
+        {
+            self.by_path.remove(&oldest);
+        }
+        self.by_path.insert(path, Link { state, heard: now, asked: None, former: Former::default() });
+    }
+
+    fn remove(&mut self, out: &mut Out, path: Path, why: Down) {
+        self.detach(out, path, why);
+        self.by_path.remove(&path);
+    }
+}
