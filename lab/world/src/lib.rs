@@ -1,1 +1,3 @@
-//! Many peers in virtual time, vectors, hostile input
+//! Many peers in virtual time, vectors, hostile input.
+
+pub mod vectors;
