@@ -74,7 +74,10 @@ fn what_is_to_be_refused_and_is_taken_fails() {
 fn a_refusal_for_another_reason_fails() {
     let text = r#"{"inputs": {"code": "ABV1CO4A", "password": null}, "expect": {"error": "wrong-password"}}"#;
     let report = run_one("reason", "code", text);
-    assert_eq!(report.failed, [r#"code/one: reason: got None, want Some("wrong-password")"#]);
+    assert_eq!(
+        report.failed,
+        [r#"code/one: refused as IllegalCharacter { position: 4, character: '1' }, want "wrong-password""#]
+    );
 }
 
 #[test]

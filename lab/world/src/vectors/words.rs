@@ -98,7 +98,7 @@ fn given_letters(count: usize) -> Vec<String> {
         for seat in 0..PLAYERS {
             let name = format!("seat-{seat}");
             lobby.join(&RELEASE.into(), &name);
-            given.extend(lobby.host.roster().players.get(&name).map(|player| player.letter.clone()));
+            given.extend(lobby.host.letters().get(&name).cloned());
         }
         if given.len() < before + PLAYERS {
             break;
