@@ -1,1 +1,24 @@
-//! One network thread that runs a session
+//! One network thread that runs a session.
+//!
+//! Each turn has one order: timers, what the sockets received, commands, answers of the workers; then requests, events
+//! and datagrams until there are no more; then the wait. One `now` serves the whole turn. Nothing in it blocks: names
+//! are looked up and passwords stretched by worker threads.
+//!
+//! * [`spawn`] runs the turns on a thread of its own and hands out a [`Handle`].
+//! * [`Inline`] runs them on the caller's thread, without a queue in between.
+
+mod core;
+mod inline;
+mod machine;
+mod queue;
+mod setup;
+mod thread;
+mod workers;
+
+#[cfg(test)]
+mod tests;
+
+pub use inline::Inline;
+pub use queue::{CommandError, Missed};
+pub use setup::{Facts, HOST_PORT, HOST_RELAY_PORT, JOIN_RELAY_PORTS, OpenError, Role, Setup, entropy};
+pub use thread::{Handle, spawn};

@@ -132,6 +132,9 @@ pub enum End {
     /// The join code cannot be used; the text says what is wrong with it.
     #[error("bad code: {0}")]
     BadCode(String),
+    /// A fault of this program itself; the text is for its authors.
+    #[error("internal error: {0}")]
+    Fault(String),
 }
 
 /// One player of a [`Roster`].
