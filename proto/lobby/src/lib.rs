@@ -11,10 +11,22 @@
 //! * No message of anybody ends a lobby: what does not decode is refused and changes nothing.
 //! * Nothing here grows without bound; each bound stands at its constant.
 
+mod chat;
 mod config;
+mod copies;
+mod facts;
 mod host;
 mod joiner;
+mod logs;
+mod messages;
+mod queue;
+mod seats;
+mod text;
+mod view;
 mod words;
+
+/// A loop that stood still for longer owes its peers that time (pain 44).
+const STALL: std::time::Duration = std::time::Duration::from_secs(2);
 
 pub use config::{HostConfig, JoinConfig};
 pub use host::Host;
