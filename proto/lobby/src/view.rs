@@ -1,6 +1,7 @@
 //! A joiner's copy of the roster facts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use seam::Refused;
 
@@ -32,6 +33,10 @@ pub(crate) struct View {
     stages: BTreeMap<u8, Register<String>>,
     codes: BTreeMap<u8, Register<String>>,
     links: BTreeMap<u8, Register<Slots>>,
+    /// Rises with every fact about a name.
+    names: u64,
+    /// The links by name: of which revision, at which state of the names.
+    shown: BTreeMap<u8, (u64, u64, Arc<BTreeSet<String>>)>,
 }
 
 impl View {
@@ -89,7 +94,12 @@ impl View {
                         self.lobby = Some((rev, lobby));
                     }
                 }
-                Fact::Player(slot, who) => put(&mut self.players, slot, rev, who),
+                Fact::Player(slot, who) => {
+                    let name = |who: Option<&Seated>| who.map(|who| who.name.clone());
+                    let before = self.players.get(&slot).and_then(|(_, who)| name(who.as_ref()));
+                    self.names += u64::from(before != name(who.as_ref()));
+                    put(&mut self.players, slot, rev, who);
+                }
                 Fact::Stage(slot, text) => put(&mut self.stages, slot, rev, text),
                 Fact::Code(slot, code) => put(&mut self.codes, slot, rev, code),
                 Fact::Links(slot, slots) => put(&mut self.links, slot, rev, slots),
@@ -127,8 +137,21 @@ impl View {
         Have { of: self.of.clone(), rev: self.have, got: self.got.clone() }
     }
 
+    /// Works out the links by name where they changed.
+    fn name_links(&mut self) {
+        for (&slot, &(rev, slots)) in &self.links {
+            if self.shown.get(&slot).is_some_and(|(shown, names, _)| (*shown, *names) == (rev, self.names)) {
+                continue;
+            }
+            let named: BTreeSet<String> = slots.iter().filter_map(|slot| self.name(slot)).map(str::to_owned).collect();
+            let held = self.shown.get(&slot).map(|(.., held)| Arc::clone(held)).filter(|held| **held == named);
+            self.shown.insert(slot, (rev, self.names, held.unwrap_or_else(|| Arc::new(named))));
+        }
+    }
+
     /// The lobby as the facts have it.
-    pub(crate) fn roster(&self) -> Roster {
+    pub(crate) fn roster(&mut self) -> Roster {
+        self.name_links();
         let mut roster =
             Roster { you: self.you().unwrap_or_default().to_owned(), started: self.started, ..Roster::default() };
         if let Some((_, lobby)) = &self.lobby {
@@ -142,13 +165,12 @@ impl View {
         }
         for (&slot, (_, who)) in &self.players {
             let Some(who) = who else { continue };
-            let links = self.links.get(&slot).map(|(_, slots)| *slots).unwrap_or_default();
             let player = Player {
                 letter: who.letter.clone(),
                 company: who.company,
                 stage: self.stages.get(&slot).map(|(_, text)| text.clone()).unwrap_or_default(),
                 profile: self.codes.get(&slot).map(|(_, code)| code.clone()).filter(|code| !code.is_empty()),
-                links: links.iter().filter_map(|slot| self.name(slot)).map(str::to_owned).collect(),
+                links: self.shown.get(&slot).map(|(.., shown)| Arc::clone(shown)).unwrap_or_default(),
             };
             roster.players.insert(who.name.clone(), player);
         }
@@ -229,7 +251,7 @@ mod tests {
             let mut late: Vec<Vec<u8>> = Vec::new();
             let mut fates = fates.into_iter().cycle();
             let mut now = start;
-            let mut deliver = |bytes: &[u8], view: &mut Option<View>, pager: &mut Pager, facts: &Facts, ack: bool| {
+            let deliver = |bytes: &[u8], view: &mut Option<View>, pager: &mut Pager, facts: &Facts, ack: bool| {
                 let page: Page = serde_json::from_slice(bytes).unwrap();
                 let view = view.get_or_insert_with(|| View::new(&page).unwrap());
                 view.take(&page).unwrap();
@@ -263,7 +285,7 @@ mod tests {
             for _ in 0..40 {
                 while let Some(bytes) = fresh_pager.poll(&facts, now, &head) { deliver(&bytes, &mut fresh, &mut fresh_pager, &facts, true); }
             }
-            let (view, fresh) = (view.unwrap(), fresh.unwrap());
+            let (mut view, mut fresh) = (view.unwrap(), fresh.unwrap());
             prop_assert_eq!(view.revision(), facts.now());
             prop_assert_eq!(view.roster(), fresh.roster());
         }

@@ -146,7 +146,7 @@ impl Session {
                     relay: roster.relay,
                     players: roster.players.keys().map(String::as_str).collect(),
                     profiles,
-                    links: roster.players.iter().map(|(name, player)| (name.as_str(), &player.links)).collect(),
+                    links: roster.players.iter().map(|(name, player)| (name.as_str(), &*player.links)).collect(),
                 };
                 self.mesh.roster(now, &view);
             }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use codec::to_json;
 use seam::{Path, Refused};
 
-use super::members::{Feed, Member, Seat, Token};
+use super::members::{Feed, Member, Seat, ShownLinks, Token};
 use super::{Host, publish};
 use crate::facts::Pager;
 use crate::logs::{Allowance, PerSecond};
@@ -105,7 +105,7 @@ impl Host {
         self.letters.keep(&old, &new, &member.seat.letter);
         self.log(format!("[host] '{old}' is '{new}' now"));
         self.queues.tell(Event::MemberRenamed { path, old, new });
-        self.published.stale();
+        self.published.renamed();
     }
 
     fn admit(&mut self, now: Instant, from: Path, join: Join, kept: Option<Seat>) -> Result<(), Refused> {
@@ -127,6 +127,7 @@ impl Host {
             words,
             heard: now,
             links: Slots::default(),
+            shown_links: ShownLinks::default(),
             logs: Allowance::default(),
             chats: PerSecond::default(),
         };
@@ -138,7 +139,7 @@ impl Host {
             profile: member.profile.clone(),
         });
         self.members.insert(from, member);
-        self.published.stale();
+        self.published.renamed();
         self.welcome(from);
         if late {
             let detail = "the game is running; the host has to start you".to_owned();
@@ -243,7 +244,7 @@ impl Host {
             self.log(format!("[host] LEAVE {path} '{name}' ({reason})"));
         }
         self.queues.tell(Event::MemberLeft { name, path, reason: reason.to_owned() });
-        self.published.stale();
+        self.published.renamed();
         if self.members.is_empty() {
             if self.config.relay_only {
                 self.running = false;

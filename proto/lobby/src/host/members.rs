@@ -1,6 +1,7 @@
 //! Who is in the lobby, and the seats of those who were lost a moment ago.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use seam::Path;
@@ -65,9 +66,18 @@ pub(super) struct Member {
     pub(super) words: Words,
     pub(super) heard: Instant,
     pub(super) links: Slots,
+    pub(super) shown_links: ShownLinks,
     pub(super) logs: Allowance,
     pub(super) chats: PerSecond,
     pub(super) feed: Feed,
+}
+
+/// The links by name, as long as neither they nor anybody's name changed.
+#[derive(Debug, Default)]
+pub(super) struct ShownLinks {
+    pub(super) slots: Slots,
+    pub(super) names: u64,
+    pub(super) shown: Arc<BTreeSet<String>>,
 }
 
 /// How a member learns of the roster.

@@ -1,6 +1,6 @@
 //! Everybody is brought up to date, and what has a time is done at its time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -39,16 +39,24 @@ pub(super) struct Published {
     stale: bool,
     /// The earliest time for the next publication.
     next: Instant,
+    /// Rises whenever somebody is called something else, or is new, or gone.
+    names: u64,
 }
 
 impl Published {
     pub(super) fn new(now: Instant) -> Self {
-        Self { roster: Arc::default(), old: [None, None], stale: true, next: now }
+        Self { roster: Arc::default(), old: [None, None], stale: true, next: now, names: 1 }
     }
 
     /// Something changed.
     pub(super) fn stale(&mut self) {
         self.stale = true;
+    }
+
+    /// And a name with it.
+    pub(super) fn renamed(&mut self) {
+        self.stale = true;
+        self.names += 1;
     }
 
     pub(super) fn roster(&self) -> Arc<Roster> {
@@ -201,9 +209,8 @@ impl Host {
         if self.config.relay_only { RELAY_STORED_MAX } else { -1 }
     }
 
-    fn build_roster(&self) -> Roster {
-        let names: BTreeMap<u8, &str> =
-            self.members.iter().map(|(_, member)| (member.slot, member.seat.name.as_str())).collect();
+    fn build_roster(&mut self) -> Roster {
+        self.name_links();
         let mut players: BTreeMap<String, Player> = self
             .members
             .iter()
@@ -214,12 +221,7 @@ impl Host {
                     company: seat.company,
                     stage: seat.stage.clone(),
                     profile: member.profile.clone(),
-                    links: member
-                        .links
-                        .iter()
-                        .filter_map(|slot| names.get(&slot))
-                        .map(|&name| name.to_owned())
-                        .collect(),
+                    links: Arc::clone(&member.shown_links.shown),
                 };
                 (seat.name.clone(), player)
             })
@@ -244,6 +246,22 @@ impl Host {
             stored_age: -1,
             stored_max: self.stored_max(),
             transport_lobby: self.transport_lobby.clone(),
+        }
+    }
+
+    /// Works out the links by name where they changed.
+    fn name_links(&mut self) {
+        let by_slot: BTreeMap<u8, String> =
+            self.members.iter().map(|(_, member)| (member.slot, member.seat.name.clone())).collect();
+        let names = self.published.names;
+        for (_, Member { links, shown_links, .. }) in self.members.iter_mut() {
+            if shown_links.slots != *links || shown_links.names != names {
+                let shown: BTreeSet<String> = links.iter().filter_map(|slot| by_slot.get(&slot)).cloned().collect();
+                if *shown_links.shown != shown {
+                    shown_links.shown = Arc::new(shown);
+                }
+                (shown_links.slots, shown_links.names) = (*links, names);
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! What a joiner does with the host's messages.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -182,7 +182,7 @@ impl Joiner {
     /// The newest roster becomes an event.
     pub(super) fn show(&mut self, now: Instant) {
         self.unshown = false;
-        if let Some(view) = &self.view {
+        if let Some(view) = &mut self.view {
             if !view.is_whole() {
                 return;
             }
@@ -269,9 +269,9 @@ fn read_old(message: OldRoster) -> Roster {
         }
     }
     for (name, links) in message.links.unwrap_or_default() {
-        let known = links.into_iter().filter(|other| players.contains_key(other)).collect();
+        let known: BTreeSet<String> = links.into_iter().filter(|other| players.contains_key(other)).collect();
         if let Some(player) = players.get_mut(&name) {
-            player.links = known;
+            player.links = Arc::new(known);
         }
     }
     Roster {

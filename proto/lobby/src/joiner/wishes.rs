@@ -1,5 +1,6 @@
 //! What a player asked for and the roster does not show yet: one datagram may be lost, so it is said again a few times.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use codec::to_json;
@@ -92,8 +93,8 @@ impl Wishes {
                 // A host leaves out names it does not know.
                 let shown = |name: &&String| roster.players.contains_key(*name) && **name != roster.host;
                 let differs = |links: &Vec<String>| {
-                    let known: std::collections::BTreeSet<_> = links.iter().filter(shown).cloned().collect();
-                    known != me.links
+                    let known: BTreeSet<_> = links.iter().filter(shown).cloned().collect();
+                    known != *me.links
                 };
                 self.unreported |= links_told && self.links.as_ref().is_some_and(differs);
             }
@@ -124,14 +125,15 @@ fn again<T: Clone>(slot: &mut Option<Wish<T>>, fulfilled: impl Fn(&T) -> bool) -
 mod tests {
     use super::*;
     use crate::Player;
+    use std::sync::Arc;
 
     fn roster(stage: &str, links: &[&str]) -> Roster {
         let me = Player {
             stage: stage.into(),
-            links: links.iter().map(|&name| name.to_owned()).collect(),
+            links: Arc::new(links.iter().map(|&name| name.to_owned()).collect()),
             ..Player::default()
         };
-        let other = Player { links: ["bob".to_owned()].into(), ..Player::default() };
+        let other = Player { links: Arc::new(["bob".to_owned()].into()), ..Player::default() };
         let players = [("bob".to_owned(), me), ("lin".to_owned(), other)].into();
         Roster { you: "bob".into(), host: "ada".into(), players, ..Roster::default() }
     }
