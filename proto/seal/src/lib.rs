@@ -11,9 +11,9 @@
 //! ```
 //!
 //! (`n+17`: eight bytes of salt and counter, and at least nine of SHA-256's own padding.)
-//! This room spends exactly those, never the two key blocks that a plain HMAC pays per frame, and on processors with
-//! SHA instructions it runs several of them side by side and skips the eight rounds of each keystream block that
-//! depend on the key alone. `docs/benchmarks.md` has the numbers.
+//! This room spends exactly those, never the two key blocks that a plain HMAC pays per frame. On x86-64 with SHA
+//! instructions it runs several side by side and skips the ten of 64 rounds that are the same for every keystream
+//! block of a frame. `docs/benchmarks.md` has the numbers.
 //!
 //! * [`Sealer`] owns salts and counters: a keystream is never used twice.
 //! * [`Opener`] checks in the order length, tag, replay, and changes a frame only when all three hold. A stranger

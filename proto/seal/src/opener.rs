@@ -10,8 +10,9 @@ use crate::cipher::{Ahead, Cipher, HEAD, TAG, same};
 use crate::window::{Stale, Window};
 use crate::{OVERHEAD, SessionKey};
 
-/// Salts remembered at once. One more makes the least recently used go, and with it what was known of its counters.
-/// At about 160 bytes each that is 160 KiB, and 200 players with two salts each fit more than twice.
+/// Salts remembered at once. One more makes the least recently used go, and with it what was known of its counters:
+/// its old frames would be taken once more. Only who holds the key can bring new salts. At about 160 bytes each that is
+/// 160 KiB, and 200 players with two salts each fit more than twice.
 pub const SALTS: usize = 1024;
 
 /// Opens sealed frames and verifies signed ones of one key.
