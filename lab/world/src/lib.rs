@@ -1,3 +1,4 @@
 //! Many peers in virtual time, vectors, hostile input.
 
+pub mod sim;
 pub mod vectors;

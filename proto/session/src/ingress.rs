@@ -66,7 +66,15 @@ impl Session {
         let is_hi = data.first() == Some(&b'{') && is_mesh_hi(&data);
         let from = match self.salts.owner(salt) {
             Some(owner) if owner != path && !self.is_known(path) && self.is_known(owner) && !is_hi => {
-                self.moved(owner, path, &data);
+                // A join wants its answer at the new address: it waits until the address is proved.
+                let waits = data.first() == Some(&b'{') && is_named(&data, b"join");
+                let stash = waits.then(|| data.to_vec());
+                if self.salts.begin_move(self.now, owner, path, stash) {
+                    self.punch.challenge(self.now, path);
+                }
+                if waits {
+                    return Ok(());
+                }
                 owner
             }
             Some(_) | None => path,
@@ -80,14 +88,6 @@ impl Session {
             self.salts.learn(self.now, salt, path);
         }
         result
-    }
-
-    /// A player's frame came from an address that is not its own: the address has to echo a token first.
-    fn moved(&mut self, owner: Path, path: Path, payload: &[u8]) {
-        let stash = (payload.first() == Some(&b'{')).then(|| payload.to_vec());
-        if self.salts.begin_move(self.now, owner, path, stash) {
-            self.punch.challenge(self.now, path);
-        }
     }
 
     /// What cannot be opened and comes from nobody we know is answered with the plain reject, within its rate.
@@ -117,7 +117,10 @@ impl Session {
     fn heard(&mut self, from: Path) {
         match &mut self.role {
             Role::Host(side) => side.lobby.heard(self.now, from),
-            Role::Joiner(side) => side.lobby.heard(self.now, from),
+            Role::Joiner(side) => {
+                side.lobby.heard(self.now, from);
+                self.proved(from);
+            }
         }
         self.mesh.heard(self.now, from);
     }
@@ -195,5 +198,10 @@ enum Protection {
 
 /// Whether a JSON text may be a `mesh_hi`; the parser has the last word.
 fn is_mesh_hi(json: &[u8]) -> bool {
-    json.len() < 1024 && json.windows(7).any(|word| word == b"mesh_hi")
+    is_named(json, b"mesh_hi")
+}
+
+/// Whether a JSON text says so near its beginning, where every known program writes the kind of a message.
+fn is_named(json: &[u8], word: &[u8]) -> bool {
+    json.get(..json.len().min(64)).is_some_and(|head| head.windows(word.len()).any(|w| w == word))
 }

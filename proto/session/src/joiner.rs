@@ -20,6 +20,9 @@ use crate::session::{Crypt, Role, Session};
 const PUBLIC_AFTER: Duration = Duration::from_millis(150);
 /// One attempt to find a lost host again; attempts follow each other until the lobby gives up.
 const REDIAL_FOR: Duration = Duration::from_secs(5);
+/// A host that answered a hello says something authentic within this time. Who does not is another machine that happens
+/// to have the address of a candidate: two homes often have the same private addresses.
+const STRANGER_AFTER: Duration = Duration::from_millis(2500);
 
 /// What a joiner knows beside its lobby.
 #[derive(Debug)]
@@ -31,6 +34,10 @@ pub(crate) struct JoinSide {
     pub(crate) host: Option<Path>,
     /// Open paths to other joiners.
     pub(crate) links: BTreeMap<String, Path>,
+    /// Until then the host has to prove itself; `None` once it did.
+    pub(crate) proof_by: Option<Instant>,
+    /// Candidates where somebody else answers. At most as many as a code has.
+    strangers: Vec<SocketAddr>,
 }
 
 /// How far a joiner is.
@@ -58,7 +65,15 @@ impl JoinSide {
             stray_password: !is_locked && has_text(config.password.as_ref()),
         };
         let lobby = lobby::Joiner::new(Arc::new(lobby_config), seed, now);
-        Self { lobby, config, phase: Phase::Unlocking { request: None }, host: None, links: BTreeMap::new() }
+        Self {
+            lobby,
+            config,
+            phase: Phase::Unlocking { request: None },
+            host: None,
+            links: BTreeMap::new(),
+            proof_by: None,
+            strangers: Vec::new(),
+        }
     }
 
     /// The host, or another joiner, has another address.
@@ -200,11 +215,40 @@ impl Session {
                 self.add_public();
             }
         }
+        self.leave_stranger();
+    }
+
+    /// Whoever answered the hello and cannot seal is not the host: the other candidates are dialled again.
+    fn leave_stranger(&mut self) {
+        let now = self.now;
+        let Some(side) = self.side() else { return };
+        if side.proof_by.is_none_or(|by| now < by) {
+            return;
+        }
+        side.proof_by = None;
+        let (Phase::Up { host, .. }, Some(path)) = (&side.phase, side.host) else { return };
+        let others = candidates(host, None).into_iter().any(|a| a != path.remote && !side.strangers.contains(&a));
+        if others {
+            side.strangers.push(path.remote);
+            self.log(format!("[join] {} answers but is not the host: trying the other addresses", path.remote));
+            self.dial_host_again();
+        }
+    }
+
+    /// Something authentic came from this path.
+    pub(crate) fn proved(&mut self, from: Path) {
+        if let Some(side) = self.side()
+            && side.host == Some(from)
+        {
+            side.proof_by = None;
+        }
     }
 
     pub(crate) fn joiner_deadline(&self) -> Option<(Instant, &'static str)> {
         let Role::Joiner(side) = &self.role else { return None };
-        let Phase::Dialling { public_at, deadline, .. } = &side.phase else { return None };
+        let Phase::Dialling { public_at, deadline, .. } = &side.phase else {
+            return side.proof_by.map(|by| (by, "the host's first authentic frame"));
+        };
         Some(match public_at {
             Some(at) => (*at, "the host's public address"),
             None => (*deadline, "the dial's end"),
@@ -234,6 +278,9 @@ impl Session {
             }
             self.hold(path, true);
             self.mesh.host_link(now, Some(path));
+            if let Some(side) = self.side() {
+                side.proof_by = Some(now + STRANGER_AFTER);
+            }
         }
         self.log(format!("[join] connected to host {}", path.remote));
     }
@@ -257,9 +304,9 @@ impl Session {
             return;
         }
         *redial = Some(id);
-        let mut addresses: Vec<SocketAddr> = last.into_iter().collect();
-        for address in candidates(host, mine) {
-            if !addresses.contains(&address) {
+        let mut addresses: Vec<SocketAddr> = Vec::new();
+        for address in last.into_iter().chain(candidates(host, mine)) {
+            if !addresses.contains(&address) && !side.strangers.contains(&address) {
                 addresses.push(address);
             }
         }
