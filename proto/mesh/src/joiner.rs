@@ -81,11 +81,15 @@ impl Joiner {
         }
     }
 
-    pub(crate) fn host_link(&mut self, now: Instant, path: Option<Path>) {
+    pub(crate) fn host_link(&mut self, out: &mut Out, path: Option<Path>) {
+        let now = out.now;
         let old = self.link.map(|link| link.path);
         self.link = path.map(|path| HostLink { path, heard: now });
         if path.is_some() && path != old {
             self.report.restart(now);
+        }
+        if let Some(path) = path {
+            self.links.forget(out, path);
         }
         self.settle(now);
     }
@@ -121,6 +125,9 @@ impl Joiner {
             *link = HostLink { path: new, heard: out.now };
         }
         self.links.rekey(out, old, new);
+        if self.is_host(new) {
+            self.links.forget(out, new);
+        }
         self.settle(out.now);
     }
 

@@ -114,8 +114,8 @@ impl Mesh {
 
     /// Joiner: the path to the host, or that there is none at the moment.
     pub fn host_link(&mut self, now: Instant, path: Option<Path>) {
-        if let (_, Some(joiner)) = self.joiner(now) {
-            joiner.host_link(now, path);
+        if let (out, Some(joiner)) = self.joiner(now) {
+            joiner.host_link(out, path);
         }
     }
 

@@ -13,6 +13,7 @@
 //! own as long as it hears something there, the other follows the path on which that end's frames come.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -40,9 +41,12 @@ const NAME_WITHIN: Duration = Duration::from_secs(10);
 const GRACE: Duration = Duration::from_secs(3);
 /// How long a link's name may be missing in the roster at first: a `mesh_hi` overtakes the host's word.
 const ROSTERED_WITHIN: Duration = Duration::from_secs(10);
-/// Two `mesh_hi` within this time mean that the other end still asks. A single one on a named link is an answer, and
-/// answering it would never end.
-const STILL_ASKING: Duration = Duration::from_millis(1500);
+/// Two `mesh_hi` so far apart mean that the other end still asks, every 0.5 s. Closer ones and single ones are answers,
+/// and answering those would never end...
+const STILL_ASKING: Range<Duration> = Duration::from_millis(400)..Duration::from_millis(1500);
+/// ...as would answers on a path whose round trip takes as long: so many are given, until it was quiet for a while.
+const ANSWERS: u32 = 20;
+const QUIET: Duration = Duration::from_secs(10);
 /// A primary path is left for one that works when it was silent for this long...
 const STALE: Duration = Duration::from_secs(2);
 /// ...or this long when the other path carries signs of life but no frames.
@@ -63,6 +67,8 @@ struct Link {
     heard: Instant,
     /// When the last `mesh_hi` came.
     asked: Option<Instant>,
+    /// How many more of them are answered.
+    answers: u32,
     former: Former,
 }
 
@@ -177,11 +183,14 @@ impl Links {
         }
         let Some(link) = self.by_path.get_mut(&path) else { return Err(Refused::OverLimit) };
         link.heard = now;
-        let asks_again = link.asked.is_some_and(|at| now.saturating_duration_since(at) < STILL_ASKING);
-        link.asked = Some(now);
+        let since = link.asked.replace(now).map_or(Duration::MAX, |at| now.saturating_duration_since(at));
+        if since >= QUIET {
+            link.answers = ANSWERS;
+        }
         match &link.state {
             State::Named { name: known, .. } if &**known == name => {
-                if asks_again {
+                if STILL_ASKING.contains(&since) && link.answers > 0 {
+                    link.answers -= 1;
                     out.hi(path, me.clone());
                 }
                 return Ok(());
@@ -246,6 +255,11 @@ impl Links {
             return;
         }
         self.by_path.insert(new, link);
+    }
+
+    /// This path is not another joiner's after all.
+    pub(crate) fn forget(&mut self, out: &mut Out, path: Path) {
+        self.remove(out, path, Down::Replaced);
     }
 
     /// Timers: names are asked for, silent links end.
@@ -405,7 +419,7 @@ impl Links {
         {
             self.by_path.remove(&oldest);
         }
-        self.by_path.insert(path, Link { state, heard: now, asked: None, former: Former::default() });
+        self.by_path.insert(path, Link { state, heard: now, asked: None, answers: ANSWERS, former: Former::default() });
     }
 
     fn remove(&mut self, out: &mut Out, path: Path, why: Down) {

@@ -7,7 +7,7 @@ use sim::{Faults, World};
 
 /// Seeds of one kind of world; `MESH_SEEDS` runs more.
 fn seeds() -> std::ops::Range<u64> {
-    0..std::env::var("MESH_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(40)
+    0..std::env::var("MESH_SEEDS").ok().and_then(|n| n.parse().ok()).unwrap_or(30)
 }
 
 #[test]
@@ -21,7 +21,7 @@ fn in_a_steady_world_everybody_gets_each_frame_once_and_in_order() {
         world.check_routes();
         world.check_links();
     }
-    assert!(sure > 50_000, "only {sure} copies were sure to arrive");
+    assert!(sure > 40_000, "only {sure} copies were sure to arrive");
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn links_that_die_and_come_back_cost_frames_for_at_most_thirty_seconds() {
         world.run(240);
         sure += world.check_exactly_once();
     }
-    assert!(sure > 100_000, "only {sure} copies were sure to arrive");
+    assert!(sure > 80_000, "only {sure} copies were sure to arrive");
 }
 
 #[test]
@@ -44,8 +44,8 @@ fn a_silent_host_is_routed_around_after_twelve_seconds() {
         sure += world.check_exactly_once();
         carried += world.carried();
     }
-    assert!(sure > 50_000, "only {sure} copies were sure to arrive");
-    assert!(carried > 500, "only {carried} frames travelled through another player");
+    assert!(sure > 40_000, "only {sure} copies were sure to arrive");
+    assert!(carried > 300, "only {carried} frames travelled through another player");
 }
 
 #[test]

@@ -1,6 +1,12 @@
 //! The world of `world.rs`.
 
-#![allow(clippy::indexing_slicing, reason = "a test's own tables")]
+#![allow(
+    clippy::disallowed_methods,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test reads its own tables, and a failure of its own is a panic"
+)]
 
 mod check;
 
@@ -100,6 +106,8 @@ pub(crate) struct World {
     got: BTreeMap<(usize, usize), Vec<Instant>>,
     order: BTreeMap<(usize, usize), Vec<usize>>,
     through: u64,
+    /// `mesh_hi` messages sent.
+    hellos: usize,
 }
 
 impl World {
@@ -151,6 +159,7 @@ impl World {
             got: BTreeMap::new(),
             order: BTreeMap::new(),
             through: 0,
+            hellos: 0,
             dice,
         };
         if !relay {
@@ -411,6 +420,7 @@ impl World {
             while let Some(Send { to, payload }) = self.nodes[node].mesh.poll_send() {
                 if self.nodes[node].member {
                     self.through += u64::from(node > 0 && matches!(payload, Outgoing::Raw(_)));
+                    self.hellos += usize::from(matches!(payload, Outgoing::Hi(_)));
                     self.transmit(node, &to, &payload);
                 }
             }
