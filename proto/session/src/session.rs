@@ -453,6 +453,9 @@ impl Session {
     // ---- between the rooms --------------------------------------------------------------------------------------
 
     pub(crate) fn push(&mut self, event: Event) {
+        if self.over {
+            return;
+        }
         if self.events.len() >= EVENTS && matches!(event, Event::Frame { .. }) {
             self.tally.events_dropped += 1;
             return;
@@ -461,7 +464,7 @@ impl Session {
     }
 
     pub(crate) fn log(&mut self, line: String) {
-        if self.events.len() < EVENTS {
+        if self.events.len() < EVENTS && !self.over {
             self.events.push_back(Event::Log(line));
         }
     }
@@ -475,8 +478,8 @@ impl Session {
         if self.over {
             return;
         }
-        self.over = true;
         self.push(Event::Ended(end));
+        self.over = true;
     }
 
     /// Whether a stranger may be told now that it has the wrong key.
