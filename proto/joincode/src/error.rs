@@ -42,7 +42,7 @@ pub enum CodeError {
     #[error("the code shortens its IPv6 address by a public IPv4 address that it does not hold")]
     NoPublicForIpv6,
     /// Digits or a Steam profile address, but not the ID of a player.
-    #[error("this is not the Steam ID of a player: that has 17 digits and begins with 7656119")]
+    #[error("this is not the Steam ID of a player: that has 17 digits and begins with 76561")]
     NotASteamId,
     /// A locked code without a password.
     #[error("the code is locked: it needs the host's password")]

@@ -77,7 +77,7 @@ fn a_shortening_flag_without_an_ipv6_address_is_ignored() {
 
 #[test]
 fn a_number_that_is_no_players_steam_id_is_told() {
-    let want = "this is not the Steam ID of a player: that has 17 digits and begins with 7656119";
+    let want = "this is not the Steam ID of a player: that has 17 digits and begins with 76561";
     assert_eq!(says("7656119801234567"), want);
     assert_eq!(says("https://steamcommunity.com/profiles/gaben"), want);
     assert_eq!(says("76561197960265728999999999999999999999"), want);
