@@ -19,5 +19,5 @@ pub use path::{Outbox, Path, PooledBuf, SocketId};
 pub use peer::{Channel, CloseReason, Delivery, Event, LinkStats, PeerId, Route, Target};
 pub use rate::RateTable;
 pub use redact::{Masked, mask};
-pub use request::{Refused, Reply, Request, RequestId, Secret, StreamId};
+pub use request::{HttpMethod, Refused, Reply, Request, RequestId, Secret, StreamId};
 pub use select::{SelectError, TransportKind, default_kind, resolve};

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use thiserror::Error;
 
@@ -55,6 +56,29 @@ pub enum Request {
         /// Port of the addresses in the answer.
         port: u16,
     },
+    /// One HTTP request. Whoever carries it out follows no redirect, and answers [`Reply::Unreachable`] when
+    /// `timeout` passes or the answer is longer than `answer_max`.
+    Http {
+        /// How.
+        method: HttpMethod,
+        /// `http://` or `https://`, with everything in it.
+        url: String,
+        /// A JSON body; empty for none.
+        body: Vec<u8>,
+        /// From the first packet to the last byte of the answer.
+        timeout: Duration,
+        /// Most bytes of the answer's body.
+        answer_max: usize,
+    },
+}
+
+/// The methods machines use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum HttpMethod {
+    /// Asks.
+    Get,
+    /// Tells.
+    Post,
 }
 
 /// The answer to a [`Request`] of the same kind.
@@ -65,6 +89,15 @@ pub enum Reply {
     Stretched([u8; 32]),
     /// Addresses found; none when the name does not resolve.
     Resolved(Vec<SocketAddr>),
+    /// The server's answer, whatever its status.
+    Http {
+        /// HTTP status.
+        status: u16,
+        /// The answer's body.
+        body: Vec<u8>,
+    },
+    /// No answer; the text says why.
+    Unreachable(String),
 }
 
 impl fmt::Debug for Reply {
@@ -72,6 +105,8 @@ impl fmt::Debug for Reply {
         match self {
             Self::Stretched(_) => f.write_str("Stretched(..)"),
             Self::Resolved(list) => write!(f, "Resolved({} addresses)", list.len()),
+            Self::Http { status, body } => write!(f, "Http({status}, {} bytes)", body.len()),
+            Self::Unreachable(why) => write!(f, "Unreachable({why})"),
         }
     }
 }
