@@ -44,6 +44,8 @@ const LOST: Duration = Duration::from_secs(30);
 const GONE: Duration = Duration::from_secs(120);
 /// At most one answer to `aw_again` in this time.
 const AGAIN_EVERY: Duration = Duration::from_secs(1);
+/// A host that says who is here, but not in time what it calls this player, calls it what it asked for.
+const NAME_WITHIN: Duration = Duration::from_secs(10);
 /// Rosters become events at most this often.
 const SHOW_EVERY: Duration = Duration::from_millis(100);
 
@@ -76,6 +78,8 @@ pub struct Joiner {
     /// When the join is sent next; none when it is answered.
     join: Option<Instant>,
     joined: Option<Instant>,
+    /// Until then the own name is asked for rather than guessed.
+    named_by: Instant,
     ping: Instant,
     rejoin: Option<Instant>,
     /// Joins left that ask for a name the host did not give.
@@ -118,6 +122,7 @@ impl Joiner {
             authentic: false,
             join: None,
             joined: None,
+            named_by: now,
             ping: now,
             rejoin: None,
             insist: 0,
@@ -161,6 +166,7 @@ impl Joiner {
         match self.phase {
             Phase::Idle => {
                 self.phase = Phase::Asking { until: now + CONFIRM };
+                self.named_by = now + NAME_WITHIN;
                 self.status(State::Connecting, "found the host, asking to be let in");
             }
             Phase::Asking { .. } | Phase::In { .. } => {}

@@ -37,7 +37,7 @@ impl Joiner {
         let confirmed = self.is_confirmed();
         let taken = match message {
             ToJoiner::Welcome(welcome) => self.welcome(from, *welcome),
-            ToJoiner::Roster(roster) => self.old_roster(from, *roster),
+            ToJoiner::Roster(roster) => self.old_roster(now, from, *roster),
             ToJoiner::Page(page) => self.page(now, from, &page),
             ToJoiner::Reject(reject) => {
                 self.end(End::Rejected(text::line(&reject.reason, text::LINE_MAX)));
@@ -48,8 +48,7 @@ impl Joiner {
                 Ok(())
             }
             ToJoiner::Again => {
-                let earliest = self.joined.map_or(now, |at| now.max(at + AGAIN_EVERY));
-                self.join = Some(self.join.map_or(earliest, |due| due.min(earliest)));
+                self.join_soon(now);
                 Ok(())
             }
             _ if !confirmed => Err(Refused::Unexpected),
@@ -119,7 +118,12 @@ impl Joiner {
         Ok(())
     }
 
-    fn old_roster(&mut self, from: Path, message: OldRoster) -> Result<(), Refused> {
+    fn join_soon(&mut self, now: Instant) {
+        let earliest = self.joined.map_or(now, |at| now.max(at + AGAIN_EVERY));
+        self.join = Some(self.join.map_or(earliest, |due| due.min(earliest)));
+    }
+
+    fn old_roster(&mut self, now: Instant, from: Path, message: OldRoster) -> Result<(), Refused> {
         if message.players.len() > PLAYERS_READ {
             return Err(Refused::OverLimit);
         }
@@ -134,7 +138,16 @@ impl Joiner {
         self.world(&message.transport_lobby);
         self.healed(message.started, message.start_save);
         let mut roster = read_old(message);
-        roster.you = if self.roster.you.is_empty() { text::name(&self.asked) } else { self.roster.you.clone() };
+        roster.you.clone_from(&self.roster.you);
+        if roster.you.is_empty() {
+            if now < self.named_by {
+                // Only the welcome says which of several players of one name this is, and it was lost: to answer to
+                // another's name would take that player's frames. The next roster comes within 2 s.
+                self.join_soon(now);
+                return Ok(());
+            }
+            roster.you = text::name(&self.asked);
+        }
         roster.started = self.started;
         roster.transport_lobby = self.newest_world();
         self.roster = Arc::new(roster);

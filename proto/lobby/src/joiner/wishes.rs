@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use codec::to_json;
 
-use crate::Roster;
 use crate::messages::{Company, Links, Stage};
+use crate::{Mode, Roster};
 
 /// How often wishes are compared with the roster; also how often reports of links are looked at.
 const LOOK: Duration = Duration::from_secs(2);
@@ -26,6 +26,8 @@ struct Wish<T> {
 pub(super) struct Wishes {
     stage: Option<Wish<String>>,
     company: Option<Wish<u32>>,
+    /// The mode in which it was wished.
+    mode: Option<Mode>,
     /// Names reached directly, once anybody said.
     links: Option<Vec<String>>,
     reported: Option<Instant>,
@@ -79,14 +81,15 @@ impl Wishes {
     pub(super) fn take_due(&mut self, now: Instant, roster: &Roster, links_told: bool) -> Vec<Vec<u8>> {
         let mut out = Vec::new();
         let me = roster.players.get(&roster.you);
+        // Once fulfilled it is over: a leader, or another mode, may place the player elsewhere afterwards.
+        let replaced = std::mem::replace(&mut self.mode, Some(roster.mode)).is_some_and(|mode| mode != roster.mode);
+        self.company.take_if(|wish| replaced || me.is_some_and(|me| wish.value == me.company));
         if self.look.is_some_and(|look| look <= now) {
             self.look = Some(now + LOOK);
             if let Some(me) = me {
                 if let Some(wish) = again(&mut self.stage, |value| me.stage == *value) {
                     out.push(to_json(&Stage { text: wish }));
                 }
-                // Once fulfilled it is over: a leader may place the player elsewhere afterwards.
-                self.company.take_if(|wish| wish.value == me.company);
                 if let Some(id) = again(&mut self.company, |id| me.company == *id) {
                     out.push(to_json(&Company { player: Some(roster.you.clone()), id: i64::from(id) }));
                 }
