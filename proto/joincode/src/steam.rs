@@ -27,13 +27,10 @@ pub(crate) fn is_meant(text: &[(usize, char)]) -> bool {
 
 /// What is left after the profile prefix, and whether there was one.
 fn number(text: &[(usize, char)]) -> (&[(usize, char)], bool) {
-    let end = text.iter().rposition(|(_, c)| *c != '/').map_or(0, |last| last + 1);
-    let text = text.get(..end).unwrap_or_default();
     let bare = strip(text, "https://").or_else(|| strip(text, "http://")).unwrap_or(text);
-    match strip(bare, PROFILES) {
-        Some(number) => (number, true),
-        None => (text, false),
-    }
+    let (number, has_prefix) = strip(bare, PROFILES).map_or((text, false), |number| (number, true));
+    let end = number.iter().rposition(|(_, c)| *c != '/').map_or(0, |last| last + 1);
+    (number.get(..end).unwrap_or_default(), has_prefix)
 }
 
 /// What follows `prefix`, compared without regard to the case of ASCII letters.

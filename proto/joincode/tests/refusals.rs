@@ -80,6 +80,8 @@ fn a_number_that_is_no_players_steam_id_is_told() {
     let want = "this is not the Steam ID of a player: that has 17 digits and begins with 76561";
     assert_eq!(says("7656119801234567"), want);
     assert_eq!(says("https://steamcommunity.com/profiles/gaben"), want);
+    assert_eq!(says("https://steamcommunity.com/profiles/"), want);
+    assert_eq!(read("steamcommunity.com/profiles//76561198012345678").unwrap_err().to_string(), want);
     assert_eq!(says("76561197960265728999999999999999999999"), want);
 }
 
