@@ -1,1 +1,62 @@
-//! Write the game once, play it over any wire
+//! Write the game once, play it over any wire.
+//!
+//! Gameplay code holds a `Box<dyn Peer>` and never learns what carries it: [`open`] gives the [`Transport`] of a
+//! [`TransportKind`], and that is the one place in a game that names a wire.
+//!
+//! ```no_run
+//! use anywire::{Channel, Delivery, Event, HostOptions, Target, TransportKind};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let wire = anywire::open(TransportKind::Lobby)?;
+//! let mut peer = wire.host(&HostOptions { name: "ada".into(), ..HostOptions::default() })?;
+//! loop {
+//!     while let Some(event) = peer.poll() {
+//!         if let Event::Packet { from, data, .. } = event {
+//!             println!("{from}: {} bytes", data.len());
+//!         }
+//!     }
+//!     let _ = peer.send(Target::All, Channel(0), Delivery::Unreliable, b"tick");
+//! #   break;
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Of the wires, the lobby carries unreliable packets to everybody, which is what a netpunch game frame is. Reliable and
+//! targeted packets over it, and the other wires, answer that they are not available.
+
+mod lobby;
+
+pub use lobby::{LobbyPeer, LobbyTransport};
+pub use seam::{
+    Channel, CloseReason, Delivery, Event, HostOptions, JoinOptions, LinkStats, OpenError, Peer, PeerId, PeerState,
+    Route, Secret, SelectError, SendError, Target, Transport, TransportKind, default_kind, resolve,
+};
+
+/// The transport of a wire.
+///
+/// # Errors
+/// [`OpenError::Unavailable`] for a wire this build does not carry.
+pub fn open(kind: TransportKind) -> Result<Box<dyn Transport>, OpenError> {
+    match kind {
+        TransportKind::Lobby => Ok(Box::new(LobbyTransport::default())),
+        other => Err(OpenError::Unavailable(other, "this build does not carry it".to_owned())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wire_that_is_not_built_says_so() {
+        for kind in TransportKind::ALL {
+            match open(kind) {
+                Ok(transport) => assert_eq!(transport.kind(), kind),
+                Err(error) => {
+                    assert_eq!(error.to_string(), format!("{kind} is not available: this build does not carry it"))
+                }
+            }
+        }
+    }
+}

@@ -72,6 +72,9 @@ pub enum SendError {
     /// The session is not up yet, or is over.
     #[error("not connected")]
     NotConnected,
+    /// This wire has no such delivery or target.
+    #[error("this wire does not carry packets of that delivery to that target")]
+    NotCarried,
 }
 
 /// How far a session is.
@@ -110,9 +113,6 @@ pub trait Peer: Send {
 
     /// What is known of the link to a player; `None` when there is no such player.
     fn link_stats(&self, peer: PeerId) -> Option<LinkStats>;
-
-    /// Host only: whether new players are turned away.
-    fn refuse_new(&mut self, refuse: bool);
 
     /// Host only: removes a player, who is told `code` and `text`.
     ///
