@@ -28,6 +28,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("anywire-cli", 9),
     ("anywire-bench", 10),
     ("anywire-world", 10),
+    ("natlab", 10),
     ("xtask", 10),
 ];
 
@@ -60,7 +61,8 @@ pub(crate) fn check(report: &mut Report) {
                 let code = line.split("//").next().unwrap_or_default();
                 code.contains("unsafe {") || code.contains("unsafe fn") || code.contains("unsafe impl")
             });
-            (used && !allowed(name, UNSAFE) && !name.starts_with("xtask/")).then(|| "unsafe code outside its rooms".to_owned())
+            (used && !allowed(name, UNSAFE) && !name.starts_with("xtask/"))
+                .then(|| "unsafe code outside its rooms".to_owned())
         }),
     );
     report.check(

@@ -6,6 +6,7 @@
 mod fuzz;
 mod law;
 mod report;
+mod setup;
 mod windows;
 
 use std::process::{Command, ExitCode};
@@ -88,6 +89,7 @@ fn test(report: &mut Report) {
     let mut docs = cargo(&["doc", "--workspace", "--no-deps", "-q", "--document-private-items"]);
     docs.env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links");
     report.step("documentation", docs);
+    setup::tools(report);
     report.counted("tests", cargo(&["test", "--workspace", "--no-fail-fast"]));
     report.counted(
         "worlds",
