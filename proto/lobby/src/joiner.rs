@@ -46,8 +46,10 @@ const GONE: Duration = Duration::from_secs(120);
 const AGAIN_EVERY: Duration = Duration::from_secs(1);
 /// A host that says who is here, but not in time what it calls this player, calls it what it asked for.
 const NAME_WITHIN: Duration = Duration::from_secs(10);
-/// Rosters become events at most this often.
+/// Rosters become events at most this often, and in a lobby of more than 40 that much more seldom.
 const SHOW_EVERY: Duration = Duration::from_millis(100);
+/// Players whose changes may each be shown at once.
+const SHOWN_FAST: usize = 40;
 
 /// See the drawing above.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

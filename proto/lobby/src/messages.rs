@@ -379,3 +379,130 @@ impl Words {
         Self { roster: has("roster"), resume: has("resume"), again: has("again") }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use codec::to_json;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    fn vector(path: &str) -> Value {
+        let path = format!("{}/../../lab/vectors/netpunch/{path}.json", env!("CARGO_MANIFEST_DIR"));
+        serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+    }
+
+    fn payload(name: &str) -> Vec<u8> {
+        codec::unhex(vector(name)["expect"]["payload"].as_str().unwrap()).unwrap()
+    }
+
+    fn join() -> Join {
+        Join {
+            version: "0.7.1.4".into(),
+            name: "bob".into(),
+            mesh: true,
+            batches: Some(1),
+            terrain_stream: Some(1),
+            ..Join::default()
+        }
+    }
+
+    #[test]
+    fn join_is_written_byte_for_byte_as_in_the_vector() {
+        let bytes = to_json(&join());
+        assert_eq!(bytes, payload("json/join"));
+        assert_eq!(ToHost::parse(&bytes), Ok(ToHost::Join(Box::new(join()))));
+    }
+
+    #[test]
+    fn welcome_is_written_byte_for_byte_as_in_the_vector() {
+        let welcome = Welcome {
+            version: "0.7.1.4".into(),
+            transport_lobby: "0".repeat(32),
+            you: "bob#2".into(),
+            host: "alice".into(),
+            mods: json!([["*2012345678", 1]]),
+            ..Welcome::default()
+        };
+        let bytes = to_json(&welcome);
+        assert_eq!(bytes, payload("json/welcome"));
+        assert_eq!(ToJoiner::parse(&bytes), Ok(ToJoiner::Welcome(Box::new(welcome))));
+    }
+
+    #[test]
+    fn chat_is_written_byte_for_byte_as_in_the_vector() {
+        let say = Say { text: "gr\u{fc}\u{df} \u{1F682} \"q\" \\ /".into() };
+        assert_eq!(to_json(&say), payload("json/chat-unicode"));
+        assert_eq!(ToHost::parse(&to_json(&say)), Ok(ToHost::Say(say)));
+    }
+
+    #[test]
+    fn versions_as_in_the_vectors_are_not_the_same() {
+        for name in ["rule/version-6eef66", "rule/version-acaf1a"] {
+            let vector = vector(name);
+            let message = json!({"t": "join", "version": vector["inputs"]["theirs"], "name": "x"});
+            let Ok(ToHost::Join(join)) = ToHost::parse(&to_json(&message)) else { panic!("{name}") };
+            let same = join.version.as_str() == vector["inputs"]["mine"].as_str();
+            assert_eq!(same, vector["expect"]["accept"].as_bool().unwrap(), "{name}");
+        }
+    }
+
+    #[test]
+    fn every_truncation_of_every_message_is_refused() {
+        let messages: Vec<Vec<u8>> = vec![
+            to_json(&join()),
+            to_json(&Say { text: "x".into() }),
+            to_json(&Company { player: None, id: 3 }),
+            to_json(&Links { direct: vec!["ada".into()] }),
+            to_json(&Have { of: "00".into(), rev: 7, got: vec![(8, 9)] }),
+            to_json(&Welcome { you: "bob".into(), ..Welcome::default() }),
+            to_json(&Chat { from: "ada".into(), text: "x".into(), ts: Some(1), cid: Some(1) }),
+            to_json(&Start { save: true, switch: true }),
+            to_json(&Reject { reason: "x".into() }),
+            to_json(&Again {}),
+        ];
+        for whole in messages {
+            for length in 0..whole.len() {
+                assert_eq!(ToHost::parse(&whole[..length]), Err(Refused::Malformed));
+                assert_eq!(ToJoiner::parse(&whole[..length]), Err(Refused::Malformed));
+            }
+        }
+    }
+
+    #[test]
+    fn words_that_are_not_known_are_passed_over() {
+        let offered = ["someday", "roster", "again"].map(str::to_owned);
+        assert_eq!(Words::read(&offered, true), Words { roster: true, resume: false, again: true });
+        assert_eq!(Words::read(&offered, false), Words::default());
+        let mut many = vec![String::new(); WORDS_MAX];
+        many.push("roster".into());
+        assert_eq!(Words::read(&many, true), Words::default());
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back(
+            name in "\\PC{0,40}",
+            profile in proptest::option::of("[A-Z2-7]{1,60}"),
+            aw in proptest::collection::vec("[a-z]{1,8}", 0..4),
+            rev in any::<u64>(),
+            got in proptest::collection::vec(any::<(u64, u64)>(), 0..4),
+            text in any::<String>(),
+            ts in proptest::option::of(any::<u64>()),
+            cid in proptest::option::of(any::<i64>()),
+        ) {
+            let join = Join { name: name.clone(), profile, aw, aw_rev: Some(rev), ..join() };
+            prop_assert_eq!(ToHost::parse(&to_json(&join)), Ok(ToHost::Join(Box::new(join))));
+            let have = Have { of: name.clone(), rev, got };
+            prop_assert_eq!(ToHost::parse(&to_json(&have)), Ok(ToHost::Have(have)));
+            let chat = Chat { from: name, text, ts, cid };
+            prop_assert_eq!(ToJoiner::parse(&to_json(&chat)), Ok(ToJoiner::Chat(chat)));
+        }
+
+        #[test]
+        fn no_bytes_do_harm(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            prop_assert!(ToHost::parse(&bytes).is_err());
+            prop_assert!(ToJoiner::parse(&bytes).is_err());
+        }
+    }
+}

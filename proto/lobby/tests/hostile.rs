@@ -1,5 +1,7 @@
 //! Input nobody should send.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests")]
+
 mod common;
 
 use anywire_lobby::{Event, JoinConfig};

@@ -152,7 +152,7 @@ fn a_joiners_chat_comes_back_to_it_with_a_time() {
 }
 
 #[test]
-fn start_reaches_everybody_once_and_a_late_joiner_waits_to_be_started() {
+fn pain_41_start_reaches_everybody_once_and_a_late_joiner_waits_to_be_started() {
     let mut world = World::new(6, PERFECT, host_config());
     world.join(1, join_config("bob"));
     world.run(secs(1));

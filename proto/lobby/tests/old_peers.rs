@@ -1,5 +1,7 @@
 //! Peers of the old program, played by hand: what they send and what they must find in the answers.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests")]
+
 mod common;
 
 use std::sync::Arc;

@@ -37,7 +37,7 @@ fn two_hundred_meshed_players_agree_within_ten_seconds_after_the_loss_stops() {
 }
 
 #[test]
-fn an_old_peer_among_two_hundred_gets_rosters_that_survive() {
+fn pain_30_an_old_peer_among_two_hundred_gets_rosters_that_survive() {
     let mut world = World::new(2, PERFECT, host_config());
     world.script(500);
     world.say(500, r#"{"t": "join", "version": "0.7.1.4", "name": "old", "mesh": true, "recovery": 0}"#);

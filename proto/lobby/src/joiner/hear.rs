@@ -7,7 +7,7 @@ use std::time::Instant;
 use codec::{Value, to_json};
 use seam::{Path, Refused};
 
-use super::{AGAIN_EVERY, Joiner, Phase, SHOW_EVERY};
+use super::{AGAIN_EVERY, Joiner, Phase, SHOW_EVERY, SHOWN_FAST};
 use crate::messages::{Chat, Leave, OldRoster, Page, Start, ToJoiner, Welcome, Words};
 use crate::view::View;
 use crate::{End, Event, Mode, Player, Roster, State, seats, text};
@@ -207,7 +207,8 @@ impl Joiner {
             roster.transport_lobby = self.newest_world();
             self.roster = Arc::new(roster);
         }
-        self.next_show = now + SHOW_EVERY;
+        let crowd = (self.roster.players.len() / SHOWN_FAST).max(1);
+        self.next_show = now + SHOW_EVERY * u32::try_from(crowd).unwrap_or(1);
         if self.shown != self.roster {
             self.shown = self.roster();
             self.queues.tell(Event::Roster(self.roster()));

@@ -82,7 +82,7 @@ impl Wishes {
         let mut out = Vec::new();
         let me = roster.players.get(&roster.you);
         // Once fulfilled it is over: a leader, or another mode, may place the player elsewhere afterwards.
-        let replaced = std::mem::replace(&mut self.mode, Some(roster.mode)).is_some_and(|mode| mode != roster.mode);
+        let replaced = self.mode.replace(roster.mode).is_some_and(|mode| mode != roster.mode);
         self.company.take_if(|wish| replaced || me.is_some_and(|me| wish.value == me.company));
         if self.look.is_some_and(|look| look <= now) {
             self.look = Some(now + LOOK);

@@ -3,6 +3,7 @@
 //! The clock jumps exactly to the next `poll_timeout` or arrival and never ticks: a wake-up that a machine forgets makes
 //! a test fail by running out of turns.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests")]
 #![allow(dead_code, reason = "each test file uses a part")]
 
 use std::collections::BTreeMap;
@@ -172,22 +173,36 @@ impl World {
 
     /// Fetches everything that waits.
     pub(crate) fn pump(&mut self) {
+        let due = self.host.poll_timeout();
+        let mut waited = false;
         while let Some((to, bytes)) = self.host.poll_message() {
+            waited = true;
             self.send(false, to.remote.port(), bytes);
         }
         while let Some(event) = self.host.poll_event() {
+            waited = true;
             self.host_events.push(event);
         }
+        assert!(!waited || due.is_some_and(|(at, _)| at <= self.now), "something is queued and nobody is woken");
         let mut out = Vec::new();
         for (&port, node) in &mut self.nodes {
             let Node::Joiner(joiner) = node else { continue };
+            let due = joiner.poll_timeout();
+            let mut waited = false;
             while let Some((to, bytes)) = joiner.poll_message() {
                 assert_eq!(to, path(HOST));
+                waited = true;
                 out.push((port, bytes));
             }
             while let Some(event) = joiner.poll_event() {
-                self.events.entry(port).or_default().push(event);
+                waited = true;
+                let events = self.events.entry(port).or_default();
+                if matches!(event, Event::Roster(_)) {
+                    events.retain(|event| !matches!(event, Event::Roster(_)));
+                }
+                events.push(event);
             }
+            assert!(!waited || due.is_some_and(|(at, _)| at <= self.now), "something is queued and nobody is woken");
         }
         for (port, bytes) in out {
             self.send(true, port, bytes);
