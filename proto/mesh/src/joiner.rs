@@ -48,6 +48,8 @@ struct HostLink {
 struct Plan {
     /// Whether the host counted as quiet when the plan was made.
     quiet: bool,
+    /// When the first of the direct links used may have fallen silent.
+    until: Option<Instant>,
     /// The host and everybody with a direct link: one payload for all.
     direct: Vec<Path>,
     /// An envelope each, by way of the path.
@@ -206,8 +208,8 @@ impl Joiner {
             return;
         };
         let quiet = self.is_host_quiet(out.now);
-        if self.plan.as_ref().is_none_or(|plan| plan.quiet != quiet) {
-            self.plan = Some(self.make_plan(&me, quiet));
+        if self.plan.as_ref().is_none_or(|plan| plan.quiet != quiet || plan.until.is_some_and(|at| at <= out.now)) {
+            self.plan = Some(self.make_plan(out.now, &me, quiet));
         }
         let Some(plan) = &self.plan else { return };
         out.stats.no_peer += plan.lost;
@@ -259,7 +261,7 @@ impl Joiner {
         if !self.reach.has(name) {
             return Route::None;
         }
-        match (self.hop(self.is_host_quiet(now), name), self.mesh) {
+        match (self.hop(now, self.is_host_quiet(now), name), self.mesh) {
             (Hop::Direct(_), true) => Route::Direct,
             (Hop::Direct(_), false) if self.host.as_deref() == Some(name) => Route::Direct,
             (Hop::Direct(_), false) | (Hop::Wrapped { through: None, .. }, _) => Route::ThroughHost,
@@ -305,15 +307,19 @@ impl Joiner {
         self.link.is_none_or(|link| now.saturating_duration_since(link.heard) >= HOST_QUIET)
     }
 
-    fn make_plan(&self, me: &str, quiet: bool) -> Plan {
-        let mut plan = Plan { quiet, direct: Vec::new(), wrapped: Vec::new(), lost: 0 };
+    fn make_plan(&self, now: Instant, me: &str, quiet: bool) -> Plan {
+        let mut plan = Plan { quiet, until: None, direct: Vec::new(), wrapped: Vec::new(), lost: 0 };
         if !self.mesh {
             plan.direct.extend(self.link.map(|link| link.path));
             return plan;
         }
         for name in self.reach.players().iter().filter(|name| ***name != *me) {
-            match self.hop(quiet, name) {
-                Hop::Direct(path) => plan.direct.push(path),
+            match self.hop(now, quiet, name) {
+                Hop::Direct(path) => {
+                    let until = self.links.works_until(name).filter(|at| *at > now);
+                    plan.until = plan.until.into_iter().chain(until).min();
+                    plan.direct.push(path);
+                }
                 Hop::Wrapped { carrier, .. } if name.len().max(me.len()) <= NAME_MAX => {
                     plan.wrapped.push((name.clone(), carrier));
                 }
@@ -323,23 +329,30 @@ impl Joiner {
         plan
     }
 
-    /// The way to a player: host link, direct link, envelope by the host, envelope by a player who has a link.
-    fn hop(&self, quiet: bool, name: &str) -> Hop {
+    /// The way to a player: host link, direct link, envelope by the host, envelope by a player who has a link. A direct
+    /// link that has fallen silent is the last resort.
+    fn hop(&self, now: Instant, quiet: bool, name: &str) -> Hop {
         if !self.mesh || self.host.as_deref() == Some(name) {
             return self.link.map_or(Hop::None, |link| Hop::Direct(link.path));
         }
-        if let Some(path) = self.links.primary(name) {
-            return Hop::Direct(path);
+        let direct = self.links.primary(name).map_or(Hop::None, Hop::Direct);
+        if self.works(now, name) {
+            return direct;
         }
         if let Some(link) = self.link.filter(|_| !quiet) {
             return Hop::Wrapped { carrier: link.path, through: None };
         }
-        let carriers = self.links.names().filter(|carrier| self.reach.reaches(carrier, name));
+        let carriers =
+            self.links.names().filter(|carrier| self.reach.reaches(carrier, name) && self.works(now, carrier));
         let carrier = carriers.min_by_key(|carrier| self.rank(carrier, name));
         match carrier.and_then(|carrier| Some((carrier, self.links.primary(carrier)?))) {
             Some((through, carrier)) => Hop::Wrapped { carrier, through: Some(through.clone()) },
-            None => Hop::None,
+            None => direct,
         }
+    }
+
+    fn works(&self, now: Instant, name: &str) -> bool {
+        self.links.works_until(name).is_some_and(|until| now < until)
     }
 
     /// Orders carriers differently for each destination, so that no single player carries everything; the same way

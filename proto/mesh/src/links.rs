@@ -29,6 +29,9 @@ pub(crate) const LINKS_MAX: usize = 256;
 pub(crate) const PATHS_MAX: usize = 3;
 /// Most links without a name, shunned ones included; of more, the one that was silent longest goes.
 pub(crate) const NAMELESS_MAX: usize = 256;
+/// A link unheard for this long, three probes, is gone around where there is another way: both ends may have been given
+/// new addresses at once, and then neither learns the other's.
+pub(crate) const WEAK: Duration = Duration::from_secs(6);
 /// A link unheard for this long is dead.
 pub(crate) const DEAD: Duration = Duration::from_secs(30);
 /// How often a nameless link is asked for its name by saying the own one.
@@ -109,6 +112,12 @@ impl Links {
 
     pub(crate) fn primary(&self, name: &str) -> Option<Path> {
         self.by_name.get(name).map(|player| player.primary)
+    }
+
+    /// Until when a player's primary path counts as working if nothing is heard on it.
+    pub(crate) fn works_until(&self, name: &str) -> Option<Instant> {
+        let primary = self.primary(name)?;
+        self.by_path.get(&primary).map(|link| link.heard + WEAK)
     }
 
     pub(crate) fn standing(&self, path: Path) -> Standing {
@@ -319,9 +328,11 @@ impl Links {
     fn alive(&mut self, out: &mut Out, path: Path, follows: impl Fn(&str) -> bool, stale: Duration) {
         let now = out.now;
         let Some(link) = self.by_path.get_mut(&path) else { return };
+        let was_weak = now >= link.heard + WEAK;
         link.heard = now;
         let State::Named { name, .. } = &link.state else { return };
         let Some(player) = self.by_name.get(name) else { return };
+        self.changed |= was_weak;
         if player.primary == path || now.saturating_duration_since(player.since) < DWELL {
             return;
         }

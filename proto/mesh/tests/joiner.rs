@@ -142,6 +142,7 @@ fn a_quiet_host_is_routed_around_by_whoever_reaches_the_player() {
     let (mut mesh, now) = linked();
     roster(&mut mesh, now, "me", "h me b c d", &["b: c me"]);
     let before = now + millis(11_999);
+    mesh.heard(before, path(1));
     mesh.local_frame(before, frame("x"));
     assert_eq!(sends(&mut mesh)[1..], [wrapped(HOST, "c"), wrapped(HOST, "d")]);
     let quiet = now + secs(12);
@@ -284,6 +285,8 @@ fn two_ends_name_each_other_and_fall_silent() {
         pass(&mut a, &mut b, 2);
         pass(&mut b, &mut a, 1);
     }
+    a.heard(now + secs(10), path(1));
+    b.heard(now + secs(10), path(2));
     assert_eq!((a.route_to("b"), b.route_to("me")), (Route::Direct, Route::Direct));
     assert!(said <= 3, "{said} times");
     // Also on a path whose round trip looks like somebody asking.
@@ -317,7 +320,7 @@ fn a_name_that_cannot_be_another_joiners_names_nothing() {
 }
 
 #[test]
-fn a_link_unheard_for_thirty_seconds_is_dead_and_the_next_frame_takes_an_envelope() {
+fn a_link_unheard_for_thirty_seconds_is_dead_and_dialled_again() {
     let (mut mesh, now) = linked();
     let at = now + millis(29_999);
     let (_, events) = run(&mut mesh, at, &[path(HOST)]);
@@ -330,6 +333,25 @@ fn a_link_unheard_for_thirty_seconds_is_dead_and_the_next_frame_takes_an_envelop
     assert_eq!(sends(&mut mesh)[1], wrapped(HOST, "b"));
     let (_, events) = run(&mut mesh, dead + secs(2), &[path(HOST)]);
     assert!(events.contains(&direct(&[])), "{events:?}");
+}
+
+#[test]
+fn a_link_silent_for_six_seconds_is_gone_around_while_there_is_another_way() {
+    let (mut mesh, now) = linked();
+    for (after, route) in [(5_999, Route::Direct), (6_000, Route::ThroughHost)] {
+        mesh.heard(now + millis(after), path(HOST));
+        mesh.local_frame(now + millis(after), frame("x"));
+        assert_eq!((sends(&mut mesh).contains(&wrapped(HOST, "b")), mesh.route_to("b")), (after == 6_000, route));
+    }
+    // Without a host and a carrier it is better than nothing.
+    mesh.host_link(now + secs(7), None);
+    mesh.local_frame(now + secs(7), frame("x"));
+    assert_eq!(sends(&mut mesh), [game(&[1], "x")]);
+    // One sign of life, and the link is used again.
+    mesh.host_link(now + secs(7), Some(path(HOST)));
+    mesh.heard(now + secs(8), path(1));
+    mesh.local_frame(now + secs(8), frame("x"));
+    assert_eq!(sends(&mut mesh)[0], game(&[1, HOST], "x"));
 }
 
 #[test]

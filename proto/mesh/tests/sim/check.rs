@@ -108,9 +108,9 @@ impl World {
             return false;
         }
         let pair = (by.min(receiver), by.max(receiver));
-        // A link whose path closed is used until it was silent for 30 s.
+        // A link whose path closed is used until it was silent for 6 s.
         let closed = self.closed_at.get(&pair).into_iter().flatten();
-        if closed.into_iter().any(|closed| *closed < arrived && *closed + Duration::from_secs(32) > at) {
+        if closed.into_iter().any(|closed| *closed < arrived && *closed + Duration::from_secs(7) > at) {
             return false;
         }
         let steadily_up = self.host_up_through(at.checked_sub(Duration::from_secs(3)).unwrap_or(at), arrived);
