@@ -1,6 +1,8 @@
 //! Many small worlds in which players come, go, move, rename themselves and fall silent, on links of every quality. Ten
 //! seconds after the loss stops everybody agrees.
 
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "helpers of tests")]
+
 mod common;
 
 use anywire_lobby::{Event, JoinConfig, Mode};
