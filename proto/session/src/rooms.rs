@@ -106,19 +106,16 @@ impl Session {
             lobby::Event::MemberJoined { name, path, mesh, .. } => {
                 self.mesh.member_joined(now, &name, path, mesh);
                 self.hold(path, false);
-                self.log(format!("[host] JOIN {} as '{name}'", path.remote));
             }
-            lobby::Event::MemberRenamed { path, old, new } => {
+            lobby::Event::MemberRenamed { path, new, .. } => {
                 self.mesh.rename(now, path, &new);
-                self.log(format!("[host] {old} is now called {new}"));
             }
             lobby::Event::MemberMoved { old, new, .. } => self.follow(old, new),
-            lobby::Event::MemberLeft { name, path, reason } => {
+            lobby::Event::MemberLeft { path, .. } => {
                 self.mesh.member_left(now, path);
                 self.release(path);
                 self.reassembly.forget(path);
                 self.salts.forget(path);
-                self.log(format!("[host] {name} ({}): {reason}", path.remote));
             }
             lobby::Event::PeerLog { name, line } => self.push(Event::PeerLog { name, line }),
             lobby::Event::Rejoin => self.dial_host_again(),
@@ -180,7 +177,11 @@ impl Session {
                 {
                     side.links.remove(&name);
                 }
-                self.log(format!("[mesh] {name}: link dead ({why:?})"));
+                match why {
+                    mesh::Down::Silent => self.log(format!("[mesh] {name}: link dead")),
+                    mesh::Down::Left => self.log(format!("[mesh] {name} left: link closed")),
+                    mesh::Down::Replaced | mesh::Down::Renamed | mesh::Down::Closed => {}
+                }
             }
             mesh::Event::Direct(names) => {
                 if let Role::Joiner(side) = &mut self.role {
