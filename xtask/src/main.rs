@@ -84,6 +84,17 @@ fn test(report: &mut Report) {
             "warnings",
             "-A",
             "clippy::disallowed_methods",
+            // A test's helpers may fail loudly, as the tests they serve do.
+            "-A",
+            "clippy::unwrap_used",
+            "-A",
+            "clippy::expect_used",
+            "-A",
+            "clippy::panic",
+            "-A",
+            "clippy::indexing_slicing",
+            "-A",
+            "clippy::print_stdout",
         ]),
     );
     let mut docs = cargo(&["doc", "--workspace", "--no-deps", "-q", "--document-private-items"]);
