@@ -180,7 +180,7 @@ impl Session {
                 match why {
                     mesh::Down::Silent => self.log(format!("[mesh] {name}: link dead")),
                     mesh::Down::Left => self.log(format!("[mesh] {name} left: link closed")),
-                    mesh::Down::Replaced | mesh::Down::Renamed | mesh::Down::Closed => {}
+                    mesh::Down::Replaced | mesh::Down::Renamed => {}
                 }
             }
             mesh::Event::Direct(names) => {
