@@ -36,9 +36,14 @@ impl Session {
         }
         let packet = Packet::parse(&data)?;
         match packet.kind {
-            Kind::Hello | Kind::Ack | Kind::Connected | Kind::Keepalive => {
-                self.punch.handle_packet(self.now, path, packet)
+            Kind::Ack => {
+                self.punch.handle_packet(self.now, path, packet)?;
+                // It carries a token that was sent there: whoever holds the path received it. Nothing else of these
+                // four says as much.
+                self.mesh.heard(self.now, path);
+                Ok(())
             }
+            Kind::Hello | Kind::Connected | Kind::Keepalive => self.punch.handle_packet(self.now, path, packet),
             Kind::Sealed => self.sealed(path, data, Protection::Sealed),
             Kind::Signed => self.sealed(path, data, Protection::Signed),
             Kind::Plain => self.plain(path, data),
