@@ -25,7 +25,9 @@ pub fn clean(pasted: &str) -> String {
 
 /// The repaired text, each character with its position in `pasted` counted from 1.
 pub(crate) fn cleaned(pasted: &str) -> Vec<(usize, char)> {
-    let visible: Vec<(usize, char)> = (1..).zip(pasted.chars()).filter(|(_, c)| !has_no_width(*c)).collect();
+    // White space goes first: where a text is torn inside its label, the label is still one.
+    let counted = (1..).zip(pasted.chars());
+    let visible: Vec<(usize, char)> = counted.filter(|(_, c)| !has_no_width(*c) && !c.is_whitespace()).collect();
     let mut text = visible.as_slice();
     loop {
         let inner = without_label(without_wrapping(text));
@@ -36,25 +38,22 @@ pub(crate) fn cleaned(pasted: &str) -> Vec<(usize, char)> {
     }
     match steam_profile(text) {
         Some(address) => address,
-        None => text.iter().filter(|(_, c)| !c.is_whitespace()).map(|(at, c)| (*at, c.to_ascii_uppercase())).collect(),
+        None => text.iter().map(|(at, c)| (*at, c.to_ascii_uppercase())).collect(),
     }
 }
 
-/// Without white space and marks at both ends.
+/// Without marks at both ends.
 fn without_wrapping(text: &[(usize, char)]) -> &[(usize, char)] {
-    let is_mark = |c: char| c.is_whitespace() || wraps(c);
-    let start = text.iter().position(|(_, c)| !is_mark(*c)).unwrap_or(text.len());
-    let end = text.iter().rposition(|(_, c)| !is_mark(*c) && !follows(*c)).map_or(start, |last| last + 1);
+    let start = text.iter().position(|(_, c)| !wraps(*c)).unwrap_or(text.len());
+    let end = text.iter().rposition(|(_, c)| !wraps(*c) && !follows(*c)).map_or(start, |last| last + 1);
     text.get(start..end).unwrap_or_default()
 }
 
-/// Without `code`, white space and one of `=` and `:` in front.
+/// Without `code` and one of `=` and `:` in front.
 fn without_label(text: &[(usize, char)]) -> &[(usize, char)] {
-    let Some(rest) = steam::strip(text, "code") else { return text };
-    let after = rest.iter().position(|(_, c)| !c.is_whitespace()).unwrap_or(rest.len());
-    match rest.get(after..).and_then(<[_]>::split_first) {
+    match steam::strip(text, "code").and_then(<[_]>::split_first) {
         Some(((_, '=' | ':'), code)) => code,
-        _ => text,
+        Some(_) | None => text,
     }
 }
 
@@ -65,8 +64,9 @@ fn steam_profile(text: &[(usize, char)]) -> Option<Vec<(usize, char)>> {
     let number = steam::strip(host, PROFILES)?;
     let start = text.first().map_or(1, |(at, _)| *at);
     let prefix = "https://".chars().chain(PROFILES.chars()).map(|c| (start, c));
-    let id = number.iter().take_while(|(_, c)| !matches!(c, '/' | '?' | '#')).filter(|(_, c)| !c.is_whitespace());
-    Some(prefix.chain(id.copied()).collect())
+    let end = number.iter().position(|(_, c)| matches!(c, '/' | '?' | '#')).unwrap_or(number.len());
+    let id = without_wrapping(number.get(..end).unwrap_or_default());
+    Some(prefix.chain(id.iter().copied()).collect())
 }
 
 /// Marks that a person or a program puts around a text.

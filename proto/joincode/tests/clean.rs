@@ -68,7 +68,8 @@ fn a_label_alone_is_an_empty_code_and_a_word_alone_no_label() {
 
 #[test]
 fn repairing_twice_changes_nothing_more() {
-    for pasted in [GOOD, STEAM, "> Code: `abvl co4a`.\n", "\u{201C}(a b)\u{201D}!?"] {
+    let torn = ["co de = abvl co4a", "code: co\nde: abvlco4a", "steamcommunity.com/profiles/7656119:/x"];
+    for pasted in torn.into_iter().chain([GOOD, STEAM, "> Code: `abvl co4a`.\n", "\u{201C}(a b)\u{201D}!?"]) {
         let once = clean(pasted);
         assert_eq!(clean(&once), once);
     }
