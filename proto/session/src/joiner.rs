@@ -36,6 +36,9 @@ pub(crate) struct JoinSide {
     pub(crate) links: BTreeMap<String, Path>,
     /// Until then the host has to prove itself; `None` once it did.
     pub(crate) proof_by: Option<Instant>,
+    /// The own profile is made once: it carries the time, so that another one would look like new addresses to
+    /// everybody, who would dial them.
+    has_profile: bool,
     /// Candidates where somebody else answers. At most as many as a code has.
     strangers: Vec<SocketAddr>,
 }
@@ -72,6 +75,7 @@ impl JoinSide {
             host: None,
             links: BTreeMap::new(),
             proof_by: None,
+            has_profile: false,
             strangers: Vec::new(),
         }
     }
@@ -182,6 +186,10 @@ impl Session {
     }
 
     pub(crate) fn joiner_observed(&mut self) {
+        let Some(side) = self.side() else { return };
+        if std::mem::replace(&mut side.has_profile, true) {
+            return;
+        }
         let profile = self.profile().encode();
         let now = self.now;
         if let Some(side) = self.side() {
