@@ -10,7 +10,6 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
 use hmac::{Hmac, KeyInit, Mac};
@@ -71,7 +70,7 @@ pub struct RelayAt {
     /// The address that players are told.
     pub ip: IpAddr,
     /// The ports for old peers.
-    pub ports: RangeInclusive<u16>,
+    pub ports: Vec<u16>,
     /// The shared port, when there is one.
     pub shared: Option<u16>,
 }
@@ -310,10 +309,10 @@ impl Relay {
 
     /// A free port, sought from a random one on, so that a port rests before it serves others.
     fn free_port(&mut self) -> Option<u16> {
-        let count = u64::try_from(self.at.ports.clone().count()).unwrap_or(0);
+        let count = u64::try_from(self.at.ports.len()).unwrap_or(0);
         let skip = usize::try_from(self.dice.below(count)).unwrap_or(0);
-        let mut from_there = self.at.ports.clone().skip(skip).chain(self.at.ports.clone());
-        from_there.find(|port| !self.ports.contains_key(port))
+        let mut from_there = self.at.ports.iter().skip(skip).chain(&self.at.ports);
+        from_there.find(|port| !self.ports.contains_key(*port)).copied()
     }
 
     /// Takes back a port whose two ends never came.

@@ -37,7 +37,7 @@ struct Wire {
 impl Wire {
     fn new(limits: Limits) -> Self {
         let now = Instant::now();
-        let at = RelayAt { ip: "192.0.2.1".parse().unwrap(), ports: 29600..=29699, shared: Some(29599) };
+        let at = RelayAt { ip: "192.0.2.1".parse().unwrap(), ports: (29600..=29699).collect(), shared: Some(29599) };
         Self {
             client: Client::new("https://master.example/tpf2mp/", [1; 32], now),
             master: Local::new(limits, Some(at), None, [2; 32], now),

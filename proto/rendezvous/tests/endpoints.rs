@@ -30,7 +30,7 @@ struct Master {
 impl Master {
     fn new(limits: Limits) -> Self {
         let now = Instant::now();
-        let at = RelayAt { ip: ip(9), ports: 29600..=29699, shared: Some(29599) };
+        let at = RelayAt { ip: ip(9), ports: (29600..=29699).collect(), shared: Some(29599) };
         Self { local: Local::new(limits, Some(at), None, [3; 32], now), start: now, now }
     }
 

@@ -33,7 +33,7 @@ struct Bench {
 impl Bench {
     fn new(limits: Limits) -> Self {
         let now = Instant::now();
-        let at = RelayAt { ip: "192.0.2.1".parse().unwrap(), ports: 29600..=29699, shared: Some(29599) };
+        let at = RelayAt { ip: "192.0.2.1".parse().unwrap(), ports: (29600..=29699).collect(), shared: Some(29599) };
         Self { relay: Relay::new(at, limits, [7; 32], now), now }
     }
 
