@@ -44,8 +44,9 @@ const LOST: Duration = Duration::from_secs(30);
 const GONE: Duration = Duration::from_secs(120);
 /// At most one answer to `aw_again` in this time.
 const AGAIN_EVERY: Duration = Duration::from_secs(1);
-/// A host that says who is here, but not in time what it calls this player, calls it what it asked for.
-const NAME_WITHIN: Duration = Duration::from_secs(10);
+/// A host that says who is here, but not in time which of several players of one name this is, calls it what it asked
+/// for.
+const NAME_WITHIN: Duration = Duration::from_secs(30);
 /// Rosters become events at most this often, and in a lobby of more than 40 that much more seldom.
 const SHOW_EVERY: Duration = Duration::from_millis(100);
 /// Players whose changes may each be shown at once.
@@ -434,6 +435,11 @@ impl Joiner {
         self.now = now;
     }
 
+    /// Whether the host took us in but its welcome was lost.
+    fn is_nameless(&self) -> bool {
+        matches!(self.phase, Phase::In { .. }) && self.roster.you.is_empty()
+    }
+
     fn is_alive(&self) -> bool {
         matches!(self.phase, Phase::Asking { .. } | Phase::In { .. })
     }
@@ -442,7 +448,7 @@ impl Joiner {
     fn settle(&mut self, now: Instant) {
         if let (true, Some(host)) = (self.is_alive(), self.host) {
             if self.join.is_some_and(|due| due <= now) {
-                self.join = Some(now + JOIN_EVERY);
+                self.join = Some(now + if self.is_nameless() { AGAIN_EVERY } else { JOIN_EVERY });
                 self.joined = Some(now);
                 let join = self.join_message();
                 self.queues.send(host, to_json(&join));

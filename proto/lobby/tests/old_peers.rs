@@ -317,6 +317,34 @@ fn an_old_hosts_welcome_and_roster_are_read() {
 }
 
 #[test]
+fn a_lost_welcome_is_asked_for_again_before_another_players_name_is_answered_to() {
+    let twins = roster(json!({"players": ["ada", "lin", "lin#2"], "letters": {"ada": "a", "lin": "b", "lin#2": "c"}}));
+    let mut host = OldHost::new();
+    host.say(&twins).unwrap();
+    host.run(secs(4));
+    assert_eq!(host.joiner.roster().you, "");
+    assert!(!host.events.iter().any(|event| matches!(event, Event::Roster(_))));
+    assert!(host.count("join") >= 4, "one each second");
+    host.say(&json!({"t": "welcome", "version": VERSION, "transport_lobby": "0".repeat(32), "you": "lin#2",
+        "host": "ada", "recovery": 0, "lobby": "", "relay": false, "mods": [], "mods_unknown": false}))
+        .unwrap();
+    host.say(&twins).unwrap();
+    host.run(secs(1));
+    assert_eq!(host.joiner.roster().you, "lin#2");
+
+    let mut host = OldHost::new();
+    host.say(&roster(json!({}))).unwrap();
+    assert_eq!(host.joiner.roster().you, "lin", "nobody else can be meant");
+
+    let mut host = OldHost::new();
+    for _ in 0..16 {
+        host.say(&twins).unwrap();
+        host.run(secs(2));
+    }
+    assert_eq!(host.joiner.roster().you, "lin", "a host that never says it");
+}
+
+#[test]
 fn an_unanswered_join_is_repeated_every_three_seconds() {
     let mut host = OldHost::new();
     host.run(ms(9_500));

@@ -140,13 +140,16 @@ impl Joiner {
         let mut roster = read_old(message);
         roster.you.clone_from(&self.roster.you);
         if roster.you.is_empty() {
-            if now < self.named_by {
+            let asked = text::name(&self.asked);
+            let is_like = |name: &String| name.strip_prefix(&asked).is_some_and(|rest| rest.starts_with('#'));
+            let is_certain = roster.players.contains_key(&asked) && !roster.players.keys().any(is_like);
+            if !is_certain && now < self.named_by {
                 // Only the welcome says which of several players of one name this is, and it was lost: to answer to
-                // another's name would take that player's frames. The next roster comes within 2 s.
+                // another's name would take that player's frames.
                 self.join_soon(now);
                 return Ok(());
             }
-            roster.you = text::name(&self.asked);
+            roster.you = asked;
         }
         roster.started = self.started;
         roster.transport_lobby = self.newest_world();
