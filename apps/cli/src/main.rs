@@ -180,6 +180,8 @@ fn join(args: JoinArgs, legacy: bool) -> u8 {
         stun: setup::stun(&log),
         impair,
         extensions: true,
+        rendezvous: None,
+        guess: true,
     };
     run.go(setup::join(common, args.local_port, config, setup::vpn(&log)))
 }

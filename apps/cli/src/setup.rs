@@ -173,6 +173,8 @@ pub(crate) fn host(args: &HostArgs, parts: HostParts) -> Setup {
         max_players: PLAYERS,
         impair: parts.impair,
         extensions: true,
+        rendezvous: None,
+        guess: true,
     };
     finish(Role::Host(config), args.local_port, common, parts.vpn)
 }

@@ -66,6 +66,8 @@ impl LobbyTransport {
             max_players: if options.max_players == 0 { 200 } else { options.max_players },
             impair: None,
             extensions: true,
+            rendezvous: None,
+            guess: true,
         };
         let mut setup = Setup::host(config);
         if options.port != 0 {
@@ -92,6 +94,8 @@ impl LobbyTransport {
             stun: self.servers(),
             impair: None,
             extensions: true,
+            rendezvous: None,
+            guess: true,
         };
         LobbyPeer::start(Setup::join(config))
     }

@@ -28,6 +28,8 @@ fn host_config(game: GameSide) -> HostConfig {
         max_players: 200,
         impair: None,
         extensions: true,
+        rendezvous: None,
+        guess: true,
     }
 }
 
@@ -44,6 +46,8 @@ fn join_config(name: &str, code: &str, game: GameSide) -> JoinConfig {
         stun: Vec::new(),
         impair: None,
         extensions: true,
+        rendezvous: None,
+        guess: true,
     }
 }
 

@@ -28,6 +28,8 @@ pub(crate) fn host(game: GameSide) -> Setup {
         max_players: 200,
         impair: None,
         extensions: true,
+        rendezvous: None,
+        guess: true,
     }))
 }
 
@@ -45,6 +47,8 @@ pub(crate) fn join(code: &str, game: GameSide) -> Setup {
         stun: Vec::new(),
         impair: None,
         extensions: true,
+        rendezvous: None,
+        guess: true,
     }))
 }
 

@@ -17,7 +17,7 @@ pub struct Local {
     pub lan: Option<Ipv4Addr>,
     /// Addresses on virtual networks (Hamachi, Tailscale, or named by the player).
     pub vpn: [Option<Ipv4Addr>; 2],
-    /// A global IPv6 address. It travels in codes; the lobby dials IPv4.
+    /// A global IPv6 address at which the lobby socket listens. It travels in codes; an end without one dials none.
     pub v6: Option<Ipv6Addr>,
 }
 
@@ -73,6 +73,10 @@ pub struct HostConfig {
     pub impair: Option<netem::Impairment>,
     /// Offer the words of our own ends. Off, this end cannot be told from an old program.
     pub extensions: bool,
+    /// The master's address: joiners knock there. `None` asks no master.
+    pub rendezvous: Option<String>,
+    /// Guess ports beside the relay when both routers hide theirs.
+    pub guess: bool,
 }
 
 /// A joiner.
@@ -100,4 +104,8 @@ pub struct JoinConfig {
     pub impair: Option<netem::Impairment>,
     /// Offer the words of our own ends. Off, this end cannot be told from an old program.
     pub extensions: bool,
+    /// The master's address: told of us, the host looks for us and a relay may serve. `None` asks no master.
+    pub rendezvous: Option<String>,
+    /// Guess ports beside the relay when both routers hide theirs.
+    pub guess: bool,
 }

@@ -26,6 +26,8 @@ fn nothing_follows_the_end_when_the_dial_and_its_deadline_run_out_together() {
         stun: Vec::new(),
         impair: None,
         extensions: true,
+        rendezvous: None,
+        guess: true,
     };
     let mut session = Session::join(config, [1; 32], start, 0);
     let mut events = Vec::new();

@@ -47,6 +47,8 @@ fn look(port: u16, log: &Log) -> Result<Profile, String> {
         max_players: 1,
         impair: None,
         extensions: true,
+        rendezvous: None,
+        guess: true,
     });
     setup.bind = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
     setup.vpn = setup::vpn(log);

@@ -44,6 +44,8 @@ pub(crate) fn host(name: &str, relay: bool) -> Result<Guest, OpenError> {
             max_players: 200,
             impair: None,
             extensions: true,
+            rendezvous: None,
+            guess: true,
         }),
     )
 }
@@ -66,6 +68,8 @@ pub(crate) fn join(name: &str, code: &str, mesh: bool) -> Result<Guest, String> 
         stun: Vec::new(),
         impair: None,
         extensions: true,
+        rendezvous: None,
+        guess: true,
     });
     Guest::open(name, setup).map_err(|error| error.to_string())
 }

@@ -60,6 +60,8 @@ fn waiting(log: &Log) -> Result<Setup, (String, u8)> {
         max_players: 2,
         impair: None,
         extensions: true,
+        rendezvous: None,
+        guess: true,
     }))
 }
 
@@ -77,6 +79,8 @@ fn dialling(args: &PunchArgs, code: &str, log: &Log) -> Result<Setup, (String, u
         stun: setup::stun(log),
         impair: None,
         extensions: true,
+        rendezvous: None,
+        guess: true,
     }))
 }
 

@@ -199,6 +199,8 @@ impl<'p> World<'p> {
             max_players: 200,
             impair: None,
             extensions: !self.plan.old_host,
+            rendezvous: None,
+            guess: true,
         };
         let session = Session::host(config, self.dice.bytes(), self.now, 1_790_000_000);
         self.add(Node::new(0, address, session));
@@ -228,6 +230,8 @@ impl<'p> World<'p> {
             stun: Vec::new(),
             impair: None,
             extensions: !player.old,
+            rendezvous: None,
+            guess: true,
         };
         let session = Session::join(config, self.dice.bytes(), self.now, 1_790_000_000);
         self.add(Node::new(index, address, session));
