@@ -153,7 +153,7 @@ impl Dials {
 }
 
 /// Whether a datagram to this address can reach one machine. Port 0 is common in codes of old peers.
-fn is_dialable(candidate: SocketAddr) -> bool {
+pub(crate) fn is_dialable(candidate: SocketAddr) -> bool {
     let ip = candidate.ip();
     let broadcast = matches!(ip, IpAddr::V4(ip) if ip.is_broadcast());
     candidate.port() != 0 && !ip.is_unspecified() && !ip.is_multicast() && !broadcast

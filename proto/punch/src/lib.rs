@@ -8,6 +8,7 @@
 //! * **Answer.** Every H is answered with an A of the same length. A stranger's H creates no state, and strangers
 //!   share a rate limit, so a forged source address gets nothing worth having. H of our own that comes back to
 //!   ourselves (two homes with the same private addresses) is not answered: a machine never dials itself.
+//! * **Punch.** H goes toward who knocked at the master, every 200 ms for 15 s, so that their hellos get in.
 //! * **Prove.** An authenticated frame from a new address may be a replay from elsewhere. [`Punch::challenge`] sends it
 //!   a token of its own; only who receives there can echo it.
 //! * **Hold.** A live path is probed with H every 2 s. Every peer answers, old ones too, so round trip and loss are
@@ -23,6 +24,7 @@ mod link;
 mod observe;
 mod outgoing;
 mod punch;
+mod toward;
 
 pub use challenge::CHALLENGES_MAX;
 pub use dial::{CANDIDATES_MAX, DIALS_MAX, DialId};
@@ -30,6 +32,7 @@ pub use link::LINKS_MAX;
 pub use observe::SERVERS_MAX;
 pub use punch::{Config, Event, Punch};
 pub use stun::Observation;
+pub use toward::{TOWARD_FOR, TOWARD_MAX};
 
 /// Bytes that name one question: whoever echoes them received them.
 type Token = [u8; 8];

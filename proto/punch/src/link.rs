@@ -68,11 +68,13 @@ pub(crate) struct Links {
     by_path: BTreeMap<Path, Link>,
     /// What K carries: any token will do, nobody looks at it.
     me: Token,
+    /// The first thing due of all links: asked for on every turn, found anew only when a deadline moves.
+    due: Option<(Instant, &'static str)>,
 }
 
 impl Links {
     pub(crate) fn new(me: Token) -> Self {
-        Self { by_path: BTreeMap::new(), me }
+        Self { by_path: BTreeMap::new(), me, due: None }
     }
 
     /// False when there are too many.
@@ -80,6 +82,7 @@ impl Links {
         if let Some(link) = self.by_path.get_mut(&path) {
             if link.keepalive.is_some() != keepalive {
                 link.keepalive = keepalive.then(|| now + KEEPALIVE);
+                self.find_due();
             }
             return true;
         }
@@ -87,18 +90,29 @@ impl Links {
             return false;
         }
         self.by_path.insert(path, Link::new(now, keepalive));
+        self.find_due();
         true
     }
 
     pub(crate) fn release(&mut self, path: Path) {
         self.by_path.remove(&path);
+        self.find_due();
     }
 
     /// The peer moved: what was measured belongs to the old way.
     pub(crate) fn rekey(&mut self, now: Instant, old: Path, new: Path) {
         if let Some(link) = self.by_path.remove(&old) {
             self.by_path.insert(new, Link::new(now, link.keepalive.is_some()));
+            self.find_due();
         }
+    }
+
+    /// The next probe of a path is due at once.
+    pub(crate) fn probe_now(&mut self, now: Instant, path: Path) -> bool {
+        let Some(link) = self.by_path.get_mut(&path) else { return false };
+        link.probe = link.probe.min(now);
+        self.find_due();
+        true
     }
 
     pub(crate) fn holds(&self, path: Path) -> bool {
@@ -128,6 +142,9 @@ impl Links {
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Instant, dice: &mut Dice, out: &mut Outgoing) {
+        if self.due.is_none_or(|(due, _)| now < due) {
+            return;
+        }
         for (path, link) in &mut self.by_path {
             if link.probe <= now {
                 let token = dice.bytes();
@@ -144,13 +161,18 @@ impl Links {
                 link.keepalive = Some(now + KEEPALIVE);
             }
         }
+        self.find_due();
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<(Instant, &'static str)> {
+        self.due
+    }
+
+    fn find_due(&mut self) {
         let due = |link: &Link| match link.keepalive {
             Some(keepalive) if keepalive < link.probe => (keepalive, "keepalive"),
             Some(_) | None => (link.probe, "probe"),
         };
-        self.by_path.values().map(due).min()
+        self.due = self.by_path.values().map(due).min();
     }
 }

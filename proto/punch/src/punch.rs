@@ -14,6 +14,7 @@ use crate::dial::{DialId, Dials};
 use crate::link::Links;
 use crate::observe::Round;
 use crate::outgoing::Outgoing;
+use crate::toward::Towards;
 
 /// Answers to strangers: 1,024 buckets of 64 at once and one more per 20 ms. A dialler needs one per 100 ms.
 const STRANGER_SLOTS: usize = 1_024;
@@ -68,7 +69,7 @@ pub enum Event {
 
 /// Dialling, answering, proving, holding, observing: see the crate's documentation.
 ///
-/// Bounds: 512 dials of 16 candidates, 64 challenges, 512 held paths of 32 remembered probes, 16 STUN servers, 16,384
+/// Bounds: 512 dials of 16 candidates, 64 challenges, 64 addresses punched toward, 512 held paths of 32 remembered probes, 16 STUN servers, 16,384
 /// datagrams and 256 KiB of echoes waiting to be sent. Strangers cost no memory.
 #[derive(Clone, Debug)]
 pub struct Punch {
@@ -81,6 +82,7 @@ pub struct Punch {
     strangers: RateTable,
     dials: Dials,
     challenges: Challenges,
+    towards: Towards,
     links: Links,
     round: Option<Round>,
     out: Outgoing,
@@ -102,6 +104,7 @@ impl Punch {
             strangers,
             dials: Dials::default(),
             challenges: Challenges::default(),
+            towards: Towards::default(),
             links,
             round: None,
             out: Outgoing::default(),
@@ -141,6 +144,27 @@ impl Punch {
     /// Ends a dial without an event; whether there was one.
     pub fn cancel(&mut self, id: DialId) -> bool {
         self.dials.cancel(id)
+    }
+
+    /// Punches toward addresses of somebody who knocked: H every 200 ms for 15 s, or until [`Punch::met`]. Addresses that
+    /// reach nobody are passed over; of more than 64, those with the least time left go.
+    pub fn punch_toward(&mut self, now: Instant, targets: impl IntoIterator<Item = SocketAddr>) {
+        for target in targets {
+            self.towards.start(now, target, &mut self.dice);
+        }
+        self.handle_timeout(now);
+    }
+
+    /// Who was punched toward at this address is a peer now.
+    pub fn met(&mut self, target: SocketAddr) {
+        self.towards.stop(target);
+    }
+
+    /// Sends a held path a probe now, whenever the next would be due. False when it is not held.
+    pub fn probe(&mut self, now: Instant, path: Path) -> bool {
+        let held = self.links.probe_now(now, path);
+        self.handle_timeout(now);
+        held
     }
 
     /// Asks an address to prove that it receives: [`Event::Proved`], or [`Event::Unproved`] after a second. False when
@@ -220,6 +244,7 @@ impl Punch {
         self.now = self.now.max(now);
         self.dials.handle_timeout(now, self.config.socket, &mut self.out, &mut self.events);
         self.challenges.handle_timeout(now, &mut self.out, &mut self.events);
+        self.towards.handle_timeout(now, self.config.socket, &mut self.out);
         self.links.handle_timeout(now, &mut self.dice, &mut self.out);
         if let Some(round) = &mut self.round {
             if let Some(observation) = round.poll(now) {
@@ -250,15 +275,24 @@ impl Punch {
             return Some((self.now, "events wait"));
         }
         let round = self.round.as_ref().and_then(Round::poll_timeout);
-        [self.dials.poll_timeout(), self.challenges.poll_timeout(), self.links.poll_timeout(), round]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            self.dials.poll_timeout(),
+            self.challenges.poll_timeout(),
+            self.towards.poll_timeout(),
+            self.links.poll_timeout(),
+            round,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     fn hello(&mut self, now: Instant, from: Path, payload: &[u8]) -> Result<(), Refused> {
         if let Ok(token) = Token::try_from(payload)
-            && (self.dials.is_own(token) || self.challenges.is_own(token) || self.links.is_own(from, token))
+            && (self.dials.is_own(token)
+                || self.challenges.is_own(token)
+                || self.towards.is_own(token)
+                || self.links.is_own(from, token))
         {
             self.dials.reached_self(token, from);
             return Err(Refused::Unexpected);
@@ -280,6 +314,9 @@ impl Punch {
         }
         if let Some(answered) = self.challenges.answered(from, token) {
             self.events.push_back(answered?);
+            return Ok(());
+        }
+        if self.towards.is_own(token) {
             return Ok(());
         }
         self.links.answered(now, from, token)
