@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::extract::{Request, State};
 use axum::http::header::{ACCEPT, ACCESS_CONTROL_ALLOW_ORIGIN, ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use axum::http::{HeaderMap, StatusCode};
@@ -155,6 +155,10 @@ async fn ask_store(app: &Arc<App>, op: rendezvous::store::Op, mut then: Then) ->
 
 /// The body, when it is there, whole, in time and not too long.
 async fn read_body(app: &App, body: Body) -> Option<Bytes> {
+    let least = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
+    if least > BODY_MAX {
+        return None;
+    }
     let reading = axum::body::to_bytes(body, BODY_MAX);
     tokio::time::timeout(Duration::from_secs(app.settings.request_seconds), reading).await.ok()?.ok()
 }

@@ -150,6 +150,36 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
     Ok(Running { http, stun: stun_at, shared: shared_at, pipe: pipe_at, stop, drained, services, reload: tls })
 }
 
+/// A master on threads of its own, for programs without a runtime.
+#[derive(Debug)]
+pub struct Background {
+    runtime: tokio::runtime::Runtime,
+    running: Running,
+}
+
+impl Background {
+    /// Starts one.
+    ///
+    /// # Errors
+    /// [`StartError`]; nothing is left running then.
+    pub fn start(settings: Settings) -> Result<Self, StartError> {
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().map_err(system)?;
+        let running = runtime.block_on(start(settings))?;
+        Ok(Self { runtime, running })
+    }
+
+    /// Where it can be reached.
+    #[must_use]
+    pub fn running(&self) -> &Running {
+        &self.running
+    }
+
+    /// See [`Running::stop`].
+    pub fn stop(self) {
+        self.runtime.block_on(self.running.stop());
+    }
+}
+
 /// Runs a master until SIGTERM or SIGINT.
 ///
 /// # Errors

@@ -206,7 +206,8 @@ fn unescape(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((first, more)) = rest.split_first() {
-        let hex = more.get(..2).and_then(|two| u8::from_str_radix(std::str::from_utf8(two).ok()?, 16).ok());
+        let two = more.get(..2).filter(|two| two.iter().all(u8::is_ascii_hexdigit));
+        let hex = two.and_then(|two| u8::from_str_radix(std::str::from_utf8(two).ok()?, 16).ok());
         rest = match (*first, hex) {
             (b'%', Some(byte)) => {
                 bytes.push(byte);

@@ -294,6 +294,22 @@ mod tests {
     }
 
     #[test]
+    fn the_file_that_is_shipped_holds_the_defaults() {
+        let shipped = concat!(env!("CARGO_MANIFEST_DIR"), "/dist/master.toml");
+        let (with, without) = (parse(&["--config", shipped]).unwrap(), parse(&[]).unwrap());
+        assert_eq!(format!("{:?}", Settings { config: None, ..with }), format!("{without:?}"));
+        // What is commented out are settings as well.
+        let text = std::fs::read_to_string(shipped).unwrap();
+        let lines = text.lines().filter_map(|line| line.strip_prefix('#')).filter(|line| !line.starts_with(' '));
+        let seldom: std::collections::BTreeMap<_, _> = lines.map(|line| (line.split(' ').next(), line)).collect();
+        let args = Alone::command().get_matches_from(["anywire-master"]);
+        assert!(seldom.len() >= 5);
+        for line in seldom.values() {
+            from_file(line, &args).unwrap();
+        }
+    }
+
+    #[test]
     fn what_cannot_be_meant_is_refused() {
         for args in [
             &["--relay-ports", "5"][..],

@@ -100,7 +100,7 @@ fn a_player_without_udp_relays_over_the_http_port() {
         .write_all(b"GET /tpf2mp/relay HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: anywire-relay/1\r\n\r\n")
         .unwrap();
     assert_eq!(read(&mut stream).status, 101);
-    let mut ask = |stream: &mut TcpStream, word: Word<'_>| {
+    let ask = |stream: &mut TcpStream, word: Word<'_>| {
         let bytes = word.write();
         stream.write_all(&u16::try_from(bytes.len()).unwrap().to_be_bytes()).unwrap();
         stream.write_all(&bytes).unwrap();
@@ -114,12 +114,8 @@ fn a_player_without_udp_relays_over_the_http_port() {
     };
     let shared = grants.shared.unwrap();
     ask(&mut stream, Word::Ask { id: shared.id, role: np1::Role::Joiner, cookie: [0; 8] });
-    let Ok(Word::Bound { session, .. }) = Word::parse(&hear(&mut stream)).map(|word| match word {
-        Word::Bound { id, session, other } => Word::Bound { id, session, other },
-        other => panic!("{other:?}"),
-    }) else {
-        panic!("not bound")
-    };
+    let bound = hear(&mut stream);
+    let Ok(Word::Bound { session, .. }) = Word::parse(&bound) else { panic!("{bound:?}") };
     // The host is an old peer on a port of its own.
     let (host, port) = (udp(), grants.relay.unwrap());
     host.send_to(&np1::relay_bind(&port.id, np1::Role::Host), port.at).unwrap();
@@ -166,7 +162,7 @@ fn pipe_end(master: &Master, letter: char) -> TcpStream {
     let answer = master.get("/pipe").json();
     let port = u16::try_from(answer["port"].as_u64().unwrap()).unwrap();
     let mut stream = connect(SocketAddr::from(([127, 0, 0, 1], port)));
-    write!(stream, "TPF2PIPE1 0f1e2d3c4b5a69788796a5b4c3d2e1f0 {letter}\n").unwrap();
+    writeln!(stream, "TPF2PIPE1 0f1e2d3c4b5a69788796a5b4c3d2e1f0 {letter}").unwrap();
     stream
 }
 

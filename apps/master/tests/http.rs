@@ -34,7 +34,7 @@ fn a_row_is_announced_listed_and_left_over_one_connection() {
 #[test]
 fn bodies_that_are_missing_too_long_or_broken_are_400() {
     let master = Master::new(settings());
-    let pad = |n: usize| format!(r#"{{"id": "a", "code": "b", "name": "{}"}}"#, "x".repeat(n - 35));
+    let pad = |n: usize| format!(r#"{{"id": "a", "code": "b", "name": "{}"}}"#, "x".repeat(n - 36));
     let fits = pad(4096);
     assert_eq!((fits.len(), master.post("/announce", &fits).status), (4096, 200));
     assert_eq!(master.post("/announce", &pad(4097)).status, 400);
@@ -224,7 +224,7 @@ fn tls_is_served_with_the_given_certificate() {
         .arg(&cert)
         .output();
     if !made.is_ok_and(|output| output.status.success()) {
-        println!("skipped: openssl is not installed, so there is no certificate to serve");
+        eprintln!("skipped: openssl is not installed, so there is no certificate to serve");
         return;
     }
     let mut secure = settings();

@@ -40,7 +40,7 @@ impl Database {
             }
             return Some(database);
         }
-        println!("skipped: neither valkey-server nor redis-server is installed");
+        eprintln!("skipped: neither valkey-server nor redis-server is installed");
         None
     }
 

@@ -14,10 +14,6 @@ const CANDIDATES: usize = 4;
 /// which a joiner with an ephemeral port advertises, and unspecified, multicast or broadcast addresses.
 #[must_use]
 pub fn dial_order(host: &Profile, my_public: Option<SocketAddrV4>) -> Vec<SocketAddr> {
-    let usable = |a: &SocketAddrV4| {
-        let ip = a.ip();
-        a.port() != 0 && !ip.is_unspecified() && !ip.is_multicast() && !ip.is_broadcast()
-    };
     let [vpn, vpn2] = host.vpn;
     let lan = host.lan.filter(usable);
     let same_router = host.public.zip(my_public).is_some_and(|(theirs, mine)| theirs.ip() == mine.ip());
@@ -33,9 +29,33 @@ pub fn dial_order(host: &Profile, my_public: Option<SocketAddrV4>) -> Vec<Socket
     order
 }
 
+/// Where a host punches toward for the joiner of a knock: its public, then its LAN address (netpunch wire, section
+/// 11.3).
+#[must_use]
+pub fn knock_targets(joiner: &Profile) -> Vec<SocketAddr> {
+    let mut targets: Vec<_> = [joiner.public, joiner.lan].into_iter().flatten().filter(usable).collect();
+    targets.dedup();
+    targets.into_iter().map(SocketAddr::V4).collect()
+}
+
+fn usable(address: &SocketAddrV4) -> bool {
+    let ip = address.ip();
+    address.port() != 0 && !ip.is_unspecified() && !ip.is_multicast() && !ip.is_broadcast()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_host_punches_toward_the_public_address_then_the_lan_one_when_they_have_ports() {
+        let at = |text: &str| Some(text.parse::<SocketAddrV4>().unwrap());
+        let both = Profile { public: at("203.0.113.5:9"), lan: at("192.168.0.2:29471"), ..Profile::default() };
+        let texts = |profile: &Profile| knock_targets(profile).iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(texts(&both), ["203.0.113.5:9", "192.168.0.2:29471"]);
+        assert_eq!(texts(&Profile { lan: at("192.168.0.2:0"), ..both.clone() }), ["203.0.113.5:9"]);
+        assert_eq!(texts(&Profile { public: both.lan, ..both }), ["192.168.0.2:29471"]);
+    }
 
     fn at(text: &str) -> Option<SocketAddrV4> {
         Some(text.parse().unwrap())

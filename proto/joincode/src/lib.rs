@@ -19,7 +19,7 @@ mod profile;
 mod steam;
 
 pub use clean::clean;
-pub use dial::dial_order;
+pub use dial::{dial_order, knock_targets};
 pub use error::CodeError;
 pub use lock::{LockKey, Locked, ROUNDS, stretch};
 pub use profile::{NatFlags, Profile, STALE_AFTER, age, is_stale};
