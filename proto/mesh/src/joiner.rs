@@ -283,6 +283,9 @@ impl Joiner {
             }
             Standing::Unknown | Standing::Shunned => {
                 self.links.heard(out, from);
+                if self.links.reconsider(out.now, from) {
+                    self.settle(out.now);
+                }
                 return Err(Refused::NotAllowed);
             }
         }

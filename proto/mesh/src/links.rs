@@ -40,6 +40,9 @@ const HI_EVERY: Duration = Duration::from_millis(500);
 const HI_UNPROVEN: u32 = 6;
 /// How long a nameless link that no dial proved may stay so.
 const NAME_WITHIN: Duration = Duration::from_secs(10);
+/// A shunned link on which frames go on coming is asked for its name again after this long: perhaps all six questions
+/// were lost, and its player goes on sending there.
+const RECONSIDER: Duration = Duration::from_secs(5);
 /// How long a link may stay whose player left the roster; it is enough for two answers to a `mesh_hi`.
 const GRACE: Duration = Duration::from_secs(3);
 /// How long a link's name may be missing in the roster at first: a `mesh_hi` overtakes the host's word.
@@ -81,8 +84,8 @@ enum State {
     Nameless { hi_due: Instant, hi_left: u32, until: Option<Instant> },
     /// A player's.
     Named { name: Arc<str>, rostered: bool, since: Instant },
-    /// Nobody's in this session.
-    Shunned,
+    /// Nobody's in this session, as far as is known. `again` is when a frame makes it asked for its name once more.
+    Shunned { hi_due: Instant, hi_left: u32, again: Instant },
 }
 
 #[derive(Debug)]
@@ -123,7 +126,7 @@ impl Links {
     pub(crate) fn standing(&self, path: Path) -> Standing {
         match self.by_path.get(&path).map(|link| &link.state) {
             None => Standing::Unknown,
-            Some(State::Shunned) => Standing::Shunned,
+            Some(State::Shunned { .. }) => Standing::Shunned,
             Some(State::Nameless { .. } | State::Named { .. }) => Standing::Open,
         }
     }
@@ -131,7 +134,7 @@ impl Links {
     pub(crate) fn name_of(&self, path: Path) -> Option<&Arc<str>> {
         match &self.by_path.get(&path)?.state {
             State::Named { name, .. } => Some(name),
-            State::Nameless { .. } | State::Shunned => None,
+            State::Nameless { .. } | State::Shunned { .. } => None,
         }
     }
 
@@ -162,6 +165,18 @@ impl Links {
     pub(crate) fn meet(&mut self, now: Instant, path: Path) {
         let state = State::Nameless { hi_due: now, hi_left: HI_UNPROVEN, until: Some(now + NAME_WITHIN) };
         self.insert(now, path, state);
+    }
+
+    /// A frame came on a shunned link: its name is asked for once more. Frames are taken when it has one.
+    pub(crate) fn reconsider(&mut self, now: Instant, path: Path) -> bool {
+        let Some(link) = self.by_path.get_mut(&path) else { return false };
+        match &mut link.state {
+            State::Shunned { hi_due, hi_left, again } if *again <= now => {
+                (*hi_due, *hi_left, *again) = (now, HI_UNPROVEN, now + RECONSIDER);
+                true
+            }
+            _ => false,
+        }
     }
 
     /// Signs of life other than frames.
@@ -209,8 +224,8 @@ impl Links {
                 link.former.add(now, known);
                 self.detach(out, path, Down::Renamed);
             }
-            State::Shunned if !rostered => return Err(Refused::NotAllowed),
-            State::Shunned | State::Nameless { .. } => {}
+            State::Shunned { .. } if !rostered => return Err(Refused::NotAllowed),
+            State::Shunned { .. } | State::Nameless { .. } => {}
         }
         self.attach(out, path, name.into(), rostered);
         out.hi(path, me.clone());
@@ -283,7 +298,7 @@ impl Links {
             }
             match &mut link.state {
                 State::Nameless { until: Some(until), .. } if now >= *until => shun.push(*path),
-                State::Nameless { hi_due, hi_left, .. } => {
+                State::Nameless { hi_due, hi_left, .. } | State::Shunned { hi_due, hi_left, .. } => {
                     if *hi_left > 0 && now >= *hi_due {
                         *hi_due = now + HI_EVERY;
                         *hi_left = hi_left.saturating_sub(1);
@@ -295,13 +310,12 @@ impl Links {
                         shun.push(*path);
                     }
                 }
-                State::Shunned => {}
             }
         }
         for path in shun {
             self.detach(out, path, Down::Left);
             if let Some(link) = self.by_path.get_mut(&path) {
-                link.state = State::Shunned;
+                link.state = State::Shunned { hi_due: now, hi_left: 0, again: now + RECONSIDER };
             }
         }
         for path in gone {
@@ -317,8 +331,9 @@ impl Links {
                     let hi = (*hi_left > 0).then_some(*hi_due);
                     [hi, *until].into_iter().flatten().fold(dead, Instant::min)
                 }
+                State::Shunned { hi_due, hi_left: 1.., .. } => dead.min(*hi_due),
                 State::Named { rostered: false, since, .. } => dead.min(*since + ROSTERED_WITHIN),
-                State::Named { .. } | State::Shunned => dead,
+                State::Named { .. } | State::Shunned { .. } => dead,
             }
         };
         self.by_path.values().map(due).min()

@@ -490,6 +490,21 @@ fn a_frame_from_an_unnamed_path_is_taken_and_asks_for_its_name_six_times_pain_48
 }
 
 #[test]
+fn a_shunned_path_on_which_frames_come_is_asked_for_its_name_again_and_refused_meanwhile() {
+    let (mut mesh, now) = joiner();
+    mesh.handle_frame(now, path(7), frame("x")).unwrap();
+    run(&mut mesh, now + secs(10), &[]);
+    let at = now + secs(11);
+    assert_eq!(mesh.handle_frame(at, path(7), frame("x")), Err(Refused::NotAllowed));
+    assert_eq!(run(&mut mesh, at + secs(3), &[]).0, [], "not at once");
+    let at = now + secs(16);
+    assert_eq!(mesh.handle_frame(at, path(7), frame("x")), Err(Refused::NotAllowed));
+    assert_eq!(run(&mut mesh, at + secs(4), &[]).0, vec![hi(7); 6]);
+    mesh.handle_hi(at + secs(4), path(7), "b").unwrap();
+    mesh.handle_frame(at + secs(4), path(7), frame("x")).unwrap();
+}
+
+#[test]
 fn nameless_paths_are_bounded_pain_48() {
     let (mut mesh, now) = linked();
     for port in 1_000..3_000 {
