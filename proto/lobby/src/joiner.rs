@@ -28,7 +28,10 @@ use crate::view::View;
 use crate::{End, Event, JoinConfig, Mode, Roster, STALL, State, text};
 use wishes::Wishes;
 
-/// A join without an answer is repeated this often.
+/// A join without an answer is repeated this often; old peers wait 3 s, which on a lossy link takes many seconds to get
+/// in.
+const JOIN_FAST: Duration = Duration::from_secs(1);
+/// A member's join, with news for the host, is repeated this often.
 const JOIN_EVERY: Duration = Duration::from_secs(3);
 /// A member says that it is alive this often.
 const PING_EVERY: Duration = Duration::from_secs(3);
@@ -341,7 +344,7 @@ impl Joiner {
     pub fn unreachable(&mut self, now: Instant) {
         self.enter(now);
         if self.phase == Phase::Idle {
-            self.end(End::Unreachable);
+            self.end(End::Unreachable("nobody answered".to_owned()));
         }
     }
 
@@ -435,9 +438,9 @@ impl Joiner {
         self.now = now;
     }
 
-    /// Whether the host took us in but its welcome was lost.
+    /// Whether the host has not said yet, or in a way that was lost, who we are.
     fn is_nameless(&self) -> bool {
-        matches!(self.phase, Phase::In { .. }) && self.roster.you.is_empty()
+        self.roster.you.is_empty()
     }
 
     fn is_alive(&self) -> bool {
@@ -448,7 +451,7 @@ impl Joiner {
     fn settle(&mut self, now: Instant) {
         if let (true, Some(host)) = (self.is_alive(), self.host) {
             if self.join.is_some_and(|due| due <= now) {
-                self.join = Some(now + if self.is_nameless() { AGAIN_EVERY } else { JOIN_EVERY });
+                self.join = Some(now + if self.is_nameless() { JOIN_FAST } else { JOIN_EVERY });
                 self.joined = Some(now);
                 let join = self.join_message();
                 self.queues.send(host, to_json(&join));

@@ -345,10 +345,10 @@ fn a_lost_welcome_is_asked_for_again_before_another_players_name_is_answered_to(
 }
 
 #[test]
-fn an_unanswered_join_is_repeated_every_three_seconds() {
+fn an_unanswered_join_is_repeated_every_second() {
     let mut host = OldHost::new();
     host.run(ms(9_500));
-    assert_eq!(host.count("join"), 4);
+    assert_eq!(host.count("join"), 10);
 }
 
 #[test]
