@@ -20,6 +20,8 @@ pub struct Node {
     pub index: usize,
     /// Its present address.
     pub address: SocketAddr,
+    /// When the world began.
+    pub begun: Instant,
     /// The session. None once killed.
     pub session: Option<Session>,
     /// It does not get the processor until then.
@@ -47,12 +49,13 @@ pub struct Node {
 }
 
 impl Node {
-    /// A node that begins now.
+    /// A node of the world that began at `begun`.
     #[must_use]
-    pub fn new(index: usize, address: SocketAddr, session: Session) -> Self {
+    pub fn new(index: usize, address: SocketAddr, session: Session, begun: Instant) -> Self {
         Self {
             index,
             address,
+            begun,
             session: Some(session),
             stalled_until: None,
             code: None,
@@ -79,7 +82,10 @@ impl Node {
     pub fn receive(&mut self, now: Instant, from: SocketAddr, bytes: PooledBuf) {
         if let Some(session) = &mut self.session {
             // Whether it was taken is the session's affair; the world looks at what comes of it.
-            let _ = session.handle_datagram(now, Path::new(LOBBY, from), bytes);
+            let taken = session.handle_datagram(now, Path::new(LOBBY, from), bytes);
+            if let (Err(refused), Some(trace)) = (taken, &mut self.trace) {
+                trace.push(format!("{:.3} from {from}: {refused:?}", (now - self.begun).as_secs_f64()));
+            }
         }
     }
 
@@ -109,7 +115,7 @@ impl Node {
             while let Some(event) = session.poll_event() {
                 quiet = false;
                 if let Some(trace) = &mut self.trace {
-                    trace.push(format!("{event:?}"));
+                    trace.push(format!("{:.3} {event:?}", (now - self.begun).as_secs_f64()));
                 }
                 match event {
                     Event::Code(code) => self.code = Some(code),

@@ -203,7 +203,7 @@ impl<'p> World<'p> {
             guess: true,
         };
         let session = Session::host(config, self.dice.bytes(), self.now, 1_790_000_000);
-        self.add(Node::new(0, address, session));
+        self.add(Node::new(0, address, session, self.begun));
     }
 
     fn join(&mut self, index: usize) {
@@ -234,7 +234,7 @@ impl<'p> World<'p> {
             guess: true,
         };
         let session = Session::join(config, self.dice.bytes(), self.now, 1_790_000_000);
-        self.add(Node::new(index, address, session));
+        self.add(Node::new(index, address, session, self.begun));
     }
 
     fn add(&mut self, mut node: Node) {
