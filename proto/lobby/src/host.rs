@@ -60,6 +60,8 @@ pub struct Host {
     now: Instant,
     /// When it last asked to be called.
     wake: Option<Instant>,
+    /// What `settle` found to be next; nothing moves it but what ends in `settle`.
+    due: Option<(Instant, &'static str)>,
     life: Life,
     own: Option<Own>,
     members: Members,
@@ -102,6 +104,7 @@ impl Host {
             wall,
             now,
             wake: None,
+            due: None,
             life: Life::Open,
             own,
             members: Members::default(),

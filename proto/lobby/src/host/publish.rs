@@ -90,7 +90,7 @@ impl Host {
         if !self.queues.is_empty() {
             return Some((self.now, "queued"));
         }
-        self.next_due()
+        self.due
     }
 
     /// Ends every call: sends what is due and works out what is next.
@@ -107,7 +107,8 @@ impl Host {
             self.life = Life::Over;
             self.queues.tell(Event::Ended(End::Quit));
         }
-        self.wake = self.next_due().map(|(due, _)| due);
+        self.due = self.next_due();
+        self.wake = self.due.map(|(due, _)| due);
     }
 
     fn next_due(&self) -> Option<(Instant, &'static str)> {
