@@ -238,7 +238,7 @@ mod tests {
             End::Rejected("lobby full".into()),
             End::Version { mine: "1".into(), theirs: "2".into() },
             End::Unconfirmed,
-            End::Unreachable,
+            End::Unreachable("nobody answered".into()),
             End::Fault("x".into()),
         ] {
             assert_eq!(exit_code(&end, true, false), FAILED, "{end}");

@@ -126,9 +126,9 @@ pub enum End {
     /// The host never said which release it runs.
     #[error("the host did not confirm its version within 15 seconds (another release, or a wrong password)")]
     Unconfirmed,
-    /// No candidate of the host answered.
-    #[error("the host could not be reached")]
-    Unreachable,
+    /// No candidate of the host answered; the text names the obstacle and the one thing to do.
+    #[error("the host could not be reached: {0}")]
+    Unreachable(String),
     /// The join code cannot be used; the text says what is wrong with it.
     #[error("bad code: {0}")]
     BadCode(String),

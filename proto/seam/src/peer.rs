@@ -86,6 +86,8 @@ pub enum Route {
     Local,
     /// Datagrams straight to the player.
     Direct,
+    /// Datagrams through a relay of the master.
+    Relay,
     /// In envelopes through the host.
     ThroughHost,
     /// In envelopes through another player.
@@ -98,6 +100,7 @@ impl fmt::Display for Route {
             Self::None => f.write_str("-"),
             Self::Local => f.write_str("you"),
             Self::Direct => f.write_str("direct"),
+            Self::Relay => f.write_str("via relay"),
             Self::ThroughHost => f.write_str("via host"),
             Self::Through(name) => write!(f, "via {name}"),
         }

@@ -2,15 +2,18 @@
 //! for several players is sealed once and copied.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
 use std::time::Instant;
 
 use bytes::Bytes;
 use netem::Shaper;
 use np1::{HEADER, Kind};
+use rendezvous::shared::{DATA_HEADER, data_header, session_of};
 use seal::{OVERHEAD, Sealer};
 use seam::{Outbox, Path};
 
 use crate::LOBBY;
+use crate::tail::Tail;
 
 /// Payloads and packets held at most; rooms keep theirs until there is room, and each has a bound of its own.
 pub(crate) const QUEUE: usize = 4096;
@@ -69,11 +72,61 @@ pub(crate) struct Egress {
     /// A datagram the shaper gave out while the batch was full.
     held: Option<(Path, Vec<u8>)>,
     traffic: BTreeMap<Path, Traffic>,
+    /// The addresses of the shared relay ports whose sessions are bound.
+    relays: BTreeMap<u32, SocketAddr>,
+    /// Frames of a moment ago, where players may have several paths.
+    tail: Option<Tail>,
 }
 
 impl Egress {
     pub(crate) fn new(sealer: Option<Sealer>, shaper: Option<Shaper>) -> Self {
-        Self { sealer, queue: VecDeque::new(), copied: None, shaper, held: None, traffic: BTreeMap::new() }
+        Self {
+            sealer,
+            queue: VecDeque::new(),
+            copied: None,
+            shaper,
+            held: None,
+            traffic: BTreeMap::new(),
+            relays: BTreeMap::new(),
+            tail: None,
+        }
+    }
+
+    /// Remembers frames from now on, so that they can be sent again on another path.
+    pub(crate) fn remember(&mut self) {
+        self.tail.get_or_insert_default();
+    }
+
+    /// Datagrams to the other end of `session` go to the relay there.
+    pub(crate) fn relay(&mut self, session: u32, at: SocketAddr) {
+        self.relays.insert(session, at);
+    }
+
+    /// The relay's session is over.
+    pub(crate) fn unrelay(&mut self, session: u32) {
+        self.relays.remove(&session);
+    }
+
+    /// Frames that went to `from` since `since` go to `to` as well.
+    pub(crate) fn again(&mut self, since: Instant, from: Path, to: Path) {
+        let packets = self.tail.as_mut().map(|tail| tail.again(since, from, to)).unwrap_or_default();
+        for bytes in packets {
+            self.packet(to, bytes);
+        }
+    }
+
+    /// What waits for `from` goes to `to` instead.
+    pub(crate) fn redirect(&mut self, from: Path, to: Path) {
+        // Receivers of the head are counted by their place, so a list keeps its length.
+        for item in &mut self.queue {
+            let paths = match item {
+                Item::Packet { path, .. } => std::slice::from_mut(path),
+                Item::Payload { to, .. } => to.as_mut_slice(),
+            };
+            for path in paths.iter_mut().filter(|path| **path == from) {
+                *path = to;
+            }
+        }
     }
 
     /// The session's key is known from here on.
@@ -144,7 +197,7 @@ impl Egress {
         out: &mut O,
         room: impl FnOnce(&mut Shaped<'_, O>),
     ) -> bool {
-        let mut shaped = Shaped { shaper: self.shaper.as_mut(), now, out, refused: false };
+        let mut shaped = Shaped { shaper: self.shaper.as_mut(), relays: &self.relays, now, out, refused: false };
         room(&mut shaped);
         !shaped.refused
     }
@@ -153,7 +206,7 @@ impl Egress {
     pub(crate) fn write<O: Outbox>(&mut self, now: Instant, out: &mut O) -> bool {
         let mut all = true;
         while let Some(item) = self.queue.front() {
-            let mut shaped = Shaped { shaper: self.shaper.as_mut(), now, out, refused: false };
+            let mut shaped = Shaped { shaper: self.shaper.as_mut(), relays: &self.relays, now, out, refused: false };
             let done = match item {
                 Item::Packet { path, bytes } => {
                     let done = shaped.datagram(*path, bytes.len(), |buffer| copy(buffer, bytes));
@@ -161,7 +214,9 @@ impl Egress {
                     done
                 }
                 Item::Payload { to, body } => {
-                    write_payload(&mut self.sealer, &mut self.copied, &mut self.traffic, to, body, &mut shaped)
+                    let tail = self.tail.as_mut().filter(|_| !matches!(body, Body::Message(_)));
+                    let seal = Sealing { sealer: &mut self.sealer, copied: &mut self.copied, tail };
+                    write_payload(seal, &mut self.traffic, to, body, &mut shaped)
                 }
             };
             if !done {
@@ -193,17 +248,30 @@ fn note(traffic: &mut BTreeMap<Path, Traffic>, path: Path, bytes: usize) {
     }
 }
 
-fn write_payload(
-    sealer: &mut Option<Sealer>,
-    copied: &mut Option<(Vec<u8>, usize)>,
+/// What writing a payload takes.
+struct Sealing<'a> {
+    sealer: &'a mut Option<Sealer>,
+    copied: &'a mut Option<(Vec<u8>, usize)>,
+    tail: Option<&'a mut Tail>,
+}
+
+fn write_payload<O: Outbox>(
+    seal: Sealing<'_>,
     traffic: &mut BTreeMap<Path, Traffic>,
     to: &[Path],
     body: &Body,
-    out: &mut impl Outbox,
+    out: &mut Shaped<'_, O>,
 ) -> bool {
     let len = HEADER + OVERHEAD + body.len();
+    let (now, Sealing { sealer, copied, tail }) = (out.now, seal);
     if let [path] = to {
-        let done = out.datagram(*path, len, |buffer| seal_packet(sealer, body, buffer));
+        let done = out.datagram(*path, len, |buffer| {
+            let used = seal_packet(sealer, body, buffer);
+            if let (Some(tail), Some(packet)) = (tail, buffer.get(..used)) {
+                tail.sent(now, vec![*path], Bytes::copy_from_slice(packet));
+            }
+            used
+        });
         note(traffic, *path, if done { len } else { 0 });
         return done;
     }
@@ -211,6 +279,9 @@ fn write_payload(
         let mut packet = vec![0; len];
         let used = seal_packet(sealer, body, &mut packet);
         packet.truncate(used);
+        if let Some(tail) = tail {
+            tail.sent(now, to.to_vec(), Bytes::copy_from_slice(&packet));
+        }
         (packet, 0)
     });
     for path in to.iter().skip(*sent) {
@@ -252,17 +323,18 @@ fn copy(buffer: &mut [u8], bytes: &[u8]) -> usize {
     }
 }
 
-/// An outbox behind the impairment of this instance: what goes to other players is lost or delayed as asked, what goes
-/// to the own game is not.
+/// An outbox behind the relays and the impairment of this instance: what goes to other players is lost or delayed as
+/// asked, what goes to the own game is not.
 pub(crate) struct Shaped<'a, O> {
     shaper: Option<&'a mut Shaper>,
+    relays: &'a BTreeMap<u32, SocketAddr>,
     now: Instant,
     out: &'a mut O,
     refused: bool,
 }
 
-impl<O: Outbox> Outbox for Shaped<'_, O> {
-    fn datagram(&mut self, path: Path, len: usize, fill: impl FnOnce(&mut [u8]) -> usize) -> bool {
+impl<O: Outbox> Shaped<'_, O> {
+    fn wire(&mut self, path: Path, len: usize, fill: impl FnOnce(&mut [u8]) -> usize) -> bool {
         match &mut self.shaper {
             Some(shaper) if path.socket == LOBBY => {
                 let mut bytes = vec![0; len];
@@ -279,5 +351,21 @@ impl<O: Outbox> Outbox for Shaped<'_, O> {
                 taken
             }
         }
+    }
+}
+
+impl<O: Outbox> Outbox for Shaped<'_, O> {
+    fn datagram(&mut self, path: Path, len: usize, fill: impl FnOnce(&mut [u8]) -> usize) -> bool {
+        let Some(session) = session_of(path.remote) else { return self.wire(path, len, fill) };
+        // Without a binding there is nobody who would forward it.
+        let Some(relay) = self.relays.get(&session) else { return true };
+        self.wire(Path::new(path.socket, *relay), DATA_HEADER + len, |buffer| {
+            let Some((head, rest)) = buffer.split_first_chunk_mut::<DATA_HEADER>() else { return 0 };
+            *head = data_header(session);
+            match fill(rest) {
+                0 => 0,
+                used => DATA_HEADER + used,
+            }
+        })
     }
 }

@@ -2,10 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use lobby::{End, Mode, Roster, State};
 use seam::LinkStats;
+
+use crate::Via;
 
 /// What a player or a game asks of its session.
 #[derive(Clone, Debug, PartialEq)]
@@ -98,6 +101,13 @@ pub enum Event {
         from: Option<String>,
         /// Its bytes.
         data: Bytes,
+    },
+    /// A joiner has a path to its host, or another one than before.
+    Won {
+        /// Which kind.
+        via: Via,
+        /// Since the host was first dialled.
+        after: Duration,
     },
     /// A line for the log. Addresses in it are not masked yet: the sink does that.
     Log(String),

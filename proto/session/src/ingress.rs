@@ -29,7 +29,14 @@ impl Session {
         }
     }
 
-    fn outside(&mut self, path: Path, data: PooledBuf) -> Result<(), Refused> {
+    fn outside(&mut self, path: Path, mut data: PooledBuf) -> Result<(), Refused> {
+        self.arrived = true;
+        // Such an address is never a sender's: it stands for the other end of a relay.
+        if rendezvous::shared::session_of(path.remote).is_some() {
+            return Err(Refused::NotAllowed);
+        }
+        let Some((path, skip)) = self.through_relay(path, &data) else { return Ok(()) };
+        data.advance(skip.min(data.len()));
         self.egress.received(path, data.len());
         if stun::looks_like(&data) {
             return self.punch.handle_stun(self.now, path, &data);
@@ -40,10 +47,16 @@ impl Session {
                 self.punch.handle_packet(self.now, path, packet)?;
                 // It carries a token that was sent there: whoever holds the path received it. Nothing else of these
                 // four says as much.
-                self.mesh.heard(self.now, path);
+                self.way_heard(path, false);
+                self.mesh.heard(self.now, self.beside(path).unwrap_or(path));
                 Ok(())
             }
-            Kind::Hello | Kind::Connected | Kind::Keepalive => self.punch.handle_packet(self.now, path, packet),
+            Kind::Hello => {
+                self.punch.handle_packet(self.now, path, packet)?;
+                self.seen(path);
+                Ok(())
+            }
+            Kind::Connected | Kind::Keepalive => self.punch.handle_packet(self.now, path, packet),
             Kind::Sealed => self.sealed(path, data, Protection::Sealed),
             Kind::Signed => self.sealed(path, data, Protection::Signed),
             Kind::Plain => self.plain(path, data),
@@ -70,6 +83,10 @@ impl Session {
 
         let is_hi = data.first() == Some(&b'{') && is_mesh_hi(&data);
         let from = match self.salts.owner(salt) {
+            Some(owner) if owner != path && (self.beside(path) == Some(owner) || self.on_trial(path, owner)) => {
+                // The trial may have made this very path the primary.
+                self.beside(path).unwrap_or(path)
+            }
             Some(owner) if owner != path && !self.is_known(path) && self.is_known(owner) && !is_hi => {
                 // A join wants its answer at the new address: it waits until the address is proved.
                 let waits = data.first() == Some(&b'{') && is_named(&data, b"join");
@@ -85,7 +102,17 @@ impl Session {
             Some(_) | None => path,
         };
         self.salts.touch(self.now, salt);
+        if from == path || self.beside(path) == Some(from) {
+            self.way_heard(path, true);
+        }
+        // Being heard may have changed which path is the primary.
+        let from = self.beside(from).unwrap_or(from);
         self.heard(from);
+        if Self::is_way(&data) {
+            self.answer_way(path, from);
+            self.pump();
+            return Ok(());
+        }
         let result = self.payload(from, data);
         // The rooms say in their events who was admitted; a salt is learned from somebody known only.
         self.pump();

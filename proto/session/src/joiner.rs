@@ -12,6 +12,7 @@ use seal::SessionKey;
 use seam::{Path, Request, RequestId, Secret};
 
 use crate::JoinConfig;
+use crate::obstacle::{Evidence, Obstacle};
 use crate::rooms::{candidates, lobby_path};
 use crate::session::{Crypt, Role, Session};
 
@@ -77,6 +78,23 @@ impl JoinSide {
             proof_by: None,
             has_profile: false,
             strangers: Vec::new(),
+        }
+    }
+
+    /// The dial of the host's own addresses, while it is the first.
+    pub(crate) fn dialling(&self) -> Option<DialId> {
+        match &self.phase {
+            Phase::Dialling { dial, .. } => Some(*dial),
+            Phase::Up { redial, .. } => *redial,
+            Phase::Unlocking { .. } | Phase::Idle => None,
+        }
+    }
+
+    /// What the code says of the host, once it can be read.
+    pub(crate) fn profile(&self) -> Option<&Profile> {
+        match &self.phase {
+            Phase::Dialling { host, .. } | Phase::Up { host, .. } => Some(host),
+            Phase::Unlocking { .. } | Phase::Idle => None,
         }
     }
 
@@ -149,6 +167,26 @@ impl Session {
         self.end(end);
     }
 
+    /// Ends with the obstacle between here and the host.
+    fn fail_to_reach(&mut self) {
+        let mine = self.my_public();
+        let obstacle = match &self.role {
+            Role::Joiner(side) => side.profile().map(|host| {
+                Obstacle::of(&Evidence {
+                    host,
+                    dialled: self.targets(host, mine).len(),
+                    age: host.age(self.unix()),
+                    mine: self.observing.observation(),
+                    asked_stun: !side.config.stun.is_empty(),
+                    heard_anything: self.arrived,
+                    master: self.master(),
+                })
+            }),
+            Role::Host(_) => None,
+        };
+        self.fail(End::Unreachable(obstacle.unwrap_or(Obstacle::NoAddress).to_string()));
+    }
+
     fn dial_host(&mut self, host: Profile) {
         let Some(side) = self.side() else { return };
         let timeout = side.config.timeout;
@@ -157,6 +195,7 @@ impl Session {
             Some(secret) => {
                 let key = SessionKey::derive(secret, password.as_ref().map_or("", Secret::reveal));
                 self.set_key(&key);
+                self.begin_reach(&key, secret);
             }
             None => self.crypt = Crypt::Plain,
         }
@@ -167,7 +206,8 @@ impl Session {
         let dial = self.dial_id();
         let waits = !self.observing.is_done() && host.public.is_some();
         let first = if waits { Profile { public: None, ..host.clone() } } else { host.clone() };
-        let addresses = candidates(&first, self.my_public());
+        let addresses = self.targets(&first, self.my_public());
+        self.dialled_at = self.now;
         self.status(State::Connecting, "dialling the host");
         for address in &addresses {
             self.log(format!("[join] dialling {address}"));
@@ -217,7 +257,7 @@ impl Session {
         let Some(side) = self.side() else { return };
         if let Phase::Dialling { public_at, deadline, .. } = side.phase {
             if now >= deadline {
-                return self.fail(End::Unreachable);
+                return self.fail_to_reach();
             }
             if public_at.is_some_and(|at| now >= at) {
                 self.add_public();
@@ -266,13 +306,14 @@ impl Session {
     /// The host answered on a path.
     pub(crate) fn host_opened(&mut self, id: DialId, path: Path) {
         let now = self.now;
+        let relayed = self.is_relay_dial(id);
         let Some(side) = self.side() else { return };
-        let host = match std::mem::replace(&mut side.phase, Phase::Idle) {
-            Phase::Dialling { host, dial, .. } if dial == id => host,
-            Phase::Up { host, redial } if redial == Some(id) => host,
+        let (host, dial) = match std::mem::replace(&mut side.phase, Phase::Idle) {
+            Phase::Dialling { host, dial, .. } if dial == id || relayed => (host, dial),
+            Phase::Up { host, redial: Some(dial) } if dial == id || relayed => (host, dial),
             other => {
                 side.phase = other;
-                return;
+                return self.another_way(id, path);
             }
         };
         let old = side.host.replace(path);
@@ -283,22 +324,26 @@ impl Session {
                 self.release(old);
                 self.salts.forget(old);
                 self.reassembly.forget(old);
+                self.end_way(old);
             }
             self.hold(path, true);
+            self.begin_way(path);
             self.mesh.host_link(now, Some(path));
             if let Some(side) = self.side() {
                 side.proof_by = Some(now + STRANGER_AFTER);
             }
         }
+        self.way_won(dial, id, path);
         self.log(format!("[join] connected to host {}", path.remote));
+        self.won(path);
     }
 
     pub(crate) fn host_unreachable(&mut self, id: DialId) {
         let Some(side) = self.side() else { return };
         match &mut side.phase {
-            Phase::Dialling { dial, .. } if *dial == id => self.fail(End::Unreachable),
+            Phase::Dialling { dial, .. } if *dial == id => self.fail_to_reach(),
             Phase::Up { redial, .. } if *redial == Some(id) => *redial = None,
-            Phase::Unlocking { .. } | Phase::Dialling { .. } | Phase::Up { .. } | Phase::Idle => {}
+            Phase::Unlocking { .. } | Phase::Dialling { .. } | Phase::Up { .. } | Phase::Idle => self.way_failed(id),
         }
     }
 
@@ -313,13 +358,17 @@ impl Session {
         }
         *redial = Some(id);
         let mut addresses: Vec<SocketAddr> = Vec::new();
-        for address in last.into_iter().chain(candidates(host, mine)) {
+        let host = host.clone();
+        let wanted = self.targets(&host, mine);
+        let Some(side) = self.side() else { return };
+        for address in last.into_iter().chain(wanted) {
             if !addresses.contains(&address) && !side.strangers.contains(&address) {
                 addresses.push(address);
             }
         }
         self.log("[join] nothing from the host: dialling it again".to_owned());
         self.punch.dial(now, id, addresses, REDIAL_FOR);
+        self.reach_again();
     }
 
     /// The player leaves. Before a path is open there is nobody to tell.

@@ -18,12 +18,18 @@ mod event;
 mod ingress;
 mod joiner;
 mod observing;
+mod obstacle;
+mod reach;
+mod relay;
 mod rooms;
 mod salts;
 mod session;
+mod tail;
+mod ways;
 
 pub use config::{GameSide, HostConfig, JoinConfig, Local, RELEASE, StunServer};
 pub use event::{Command, Event};
+pub use obstacle::{Obstacle, Via};
 pub use session::{Session, Tally};
 
 use seam::SocketId;

@@ -1,7 +1,7 @@
 //! Words of one room that another room needs.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 
 use lobby::Roster;
@@ -30,6 +30,7 @@ impl Session {
                 moved = true;
                 self.on_mesh(event);
             }
+            moved |= self.pump_reach();
             if !moved {
                 break;
             }
@@ -59,8 +60,12 @@ impl Session {
             },
             punch::Event::Proved { path } => {
                 if let Some((old, stash)) = self.salts.finish_move(path) {
-                    self.rekey(old, path);
+                    let added = self.way_proved(old, path);
+                    if !added {
+                        self.rekey(old, path);
+                    }
                     if let Some(message) = stash {
+                        let path = self.beside(path).unwrap_or(path);
                         // Refusals of this late message change nothing that its sender does not repeat.
                         let _ = self.message(path, &message);
                     }
@@ -90,6 +95,7 @@ impl Session {
         self.reassembly.forget(old);
         self.salts.rekey(old, new);
         self.egress.rekey(old, new);
+        self.rekey_way(old, new);
     }
 
     fn on_lobby(&mut self, event: lobby::Event) {
@@ -106,6 +112,7 @@ impl Session {
             lobby::Event::MemberJoined { name, path, mesh, .. } => {
                 self.mesh.member_joined(now, &name, path, mesh);
                 self.hold(path, false);
+                self.begin_way(path);
             }
             lobby::Event::MemberRenamed { path, new, .. } => {
                 self.mesh.rename(now, path, &new);
@@ -114,6 +121,7 @@ impl Session {
             lobby::Event::MemberLeft { path, .. } => {
                 self.mesh.member_left(now, path);
                 self.release(path);
+                self.end_way(path);
                 self.reassembly.forget(path);
                 self.salts.forget(path);
             }
@@ -199,8 +207,8 @@ impl Session {
 
     /// Dials another joiner at the addresses of its profile, in the order of netpunch wire, section 11.1.
     fn dial_player(&mut self, name: String, profile: &str) {
-        let candidates: Vec<SocketAddr> = match joincode::parse(profile) {
-            Ok(joincode::Code::Plain(profile)) => candidates(&profile, None),
+        let candidates = match joincode::parse(profile) {
+            Ok(joincode::Code::Plain(profile)) => self.targets(&profile, None),
             // A profile is never locked and never a Steam ID alone; one that does not read cannot be dialled.
             Ok(joincode::Code::Locked(_) | joincode::Code::Steam(_)) | Err(_) => Vec::new(),
         };
@@ -211,6 +219,12 @@ impl Session {
         let id = self.dial_id();
         self.dials.insert(id, name);
         self.punch.dial(self.now, id, candidates, DIAL_FOR);
+    }
+
+    /// The addresses of a profile that can be dialled from here: those of old peers, and IPv6 where this end has it.
+    pub(crate) fn targets(&self, profile: &joincode::Profile, mine: Option<SocketAddrV4>) -> Vec<SocketAddr> {
+        let v6 = profile.v6.filter(|at| self.local.v6.is_some() && at.port() != 0).map(SocketAddr::V6);
+        candidates(profile, mine).into_iter().chain(v6).collect()
     }
 
     pub(crate) fn dial_id(&mut self) -> DialId {
@@ -240,7 +254,10 @@ impl Session {
             self.send_message(path, json);
         }
         while self.egress.has_room() {
-            let Some(send) = self.mesh.poll_send() else { break };
+            let Some(mut send) = self.mesh.poll_send() else { break };
+            if let Some(reach) = &self.reach {
+                reach.ways.spread(self.now, &mut send.to);
+            }
             match send.payload {
                 mesh::Outgoing::Game(frame) => self.egress.payload(send.to, Body::Game(frame)),
                 mesh::Outgoing::Raw(bytes) => self.egress.payload(send.to, Body::Raw(bytes)),
@@ -263,19 +280,23 @@ impl Session {
 
     /// One lobby message to one player: whole, or in fragments that are sealed each on its own.
     fn send_message(&mut self, path: Path, json: Vec<u8>) {
+        let mut to = vec![path];
+        if let Some(reach) = &self.reach {
+            reach.ways.spread(self.now, &mut to);
+        }
         if json.len() <= np1::FRAGMENT_DATA {
-            return self.egress.payload(vec![path], Body::Message(json));
+            return self.egress.payload(to, Body::Message(json));
         }
         let id = self.fragment_id;
         self.fragment_id = self.fragment_id.wrapping_add(1);
         for piece in np1::split(id, &json) {
-            self.egress.payload(vec![path], Body::Message(piece));
+            self.egress.payload(to.clone(), Body::Message(piece));
         }
     }
 }
 
 /// The addresses of a profile that can be dialled, in order.
-pub(crate) fn candidates(profile: &joincode::Profile, my_public: Option<std::net::SocketAddrV4>) -> Vec<SocketAddr> {
+pub(crate) fn candidates(profile: &joincode::Profile, my_public: Option<SocketAddrV4>) -> Vec<SocketAddr> {
     joincode::dial_order(profile, my_public).into_iter().filter(|address| address.port() != 0).collect()
 }
 

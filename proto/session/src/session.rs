@@ -17,6 +17,7 @@ use stun::Observation;
 use crate::egress::Egress;
 use crate::joiner::JoinSide;
 use crate::observing::{Observing, profile};
+use crate::reach::Reach;
 use crate::salts::Salts;
 use crate::{Command, Event, GameSide, HostConfig, JoinConfig, Local, StunServer};
 
@@ -24,6 +25,8 @@ use crate::{Command, Event, GameSide, HostConfig, JoinConfig, Local, StunServer}
 const EVENTS: usize = 8192;
 /// How often [`Event::Links`] is said.
 const LINKS_EVERY: Duration = Duration::from_secs(1);
+/// How often a host asks for its public address: routers forget a UDP port after 30 s and more (RFC 4787, section 4.3).
+const OBSERVE_EVERY: Duration = Duration::from_secs(25);
 /// How often the routing counters are logged while there is a game or a relay.
 const STATS_EVERY: Duration = Duration::from_secs(10);
 /// One plain reject per stranger and 2 s (netpunch wire, section 4.3), of at most this many strangers.
@@ -52,7 +55,7 @@ pub(crate) enum Role {
 #[derive(Debug)]
 pub(crate) struct HostSide {
     pub(crate) lobby: lobby::Host,
-    config: Arc<HostConfig>,
+    pub(crate) config: Arc<HostConfig>,
     code: CodeState,
 }
 
@@ -98,6 +101,15 @@ pub struct Session {
     pub(crate) next_dial: u64,
     pub(crate) fragment_id: u32,
     pub(crate) over: bool,
+    /// The master's help, where there is one.
+    pub(crate) reach: Option<Box<Reach>>,
+    /// Any datagram came from outside.
+    pub(crate) arrived: bool,
+    /// When a joiner began to dial its host.
+    pub(crate) dialled_at: Instant,
+    /// STUN servers by address, asked again while a host waits.
+    stun_servers: Vec<SocketAddr>,
+    observe_at: Option<Instant>,
     rejects: RateTable,
     requests: VecDeque<(RequestId, Request)>,
     next_request: u64,
@@ -133,6 +145,7 @@ impl Session {
         let parts = Parts { role: Role::Host(Box::new(side)), mesh: role, game: config.game, local: config.local };
         let mut session = Self::assemble(parts, config.impair.as_ref(), dice, now, wall);
         session.set_key(&key);
+        session.begin_reach(&key, &config.secret);
         if !config.relay_only {
             session.mesh.set_me(now, &config.name);
         }
@@ -176,6 +189,11 @@ impl Session {
             next_dial: 0,
             fragment_id: dice.u32(),
             over: false,
+            reach: None,
+            arrived: false,
+            dialled_at: now,
+            stun_servers: Vec::new(),
+            observe_at: None,
             rejects: RateTable::new(REJECT_SLOTS, 1, REJECT_EVERY, dice.u64()),
             requests: VecDeque::new(),
             next_request: 0,
@@ -243,6 +261,7 @@ impl Session {
     /// Takes the answer to a request.
     pub fn handle_reply(&mut self, now: Instant, id: RequestId, reply: Reply) {
         self.now = now;
+        let Some(reply) = self.reach_reply(id, reply) else { return self.pump() };
         match reply {
             Reply::Resolved(addresses) => {
                 self.observing.resolved(id, &addresses);
@@ -265,7 +284,9 @@ impl Session {
             Role::Joiner(side) => side.lobby.handle_timeout(now),
         }
         self.step_observing();
+        self.observe_again();
         self.joiner_timeout();
+        self.reach_timeout();
         if !self.over && now >= self.links_at {
             self.links_at = now + LINKS_EVERY;
             let links = Arc::new(self.links());
@@ -378,7 +399,7 @@ impl Session {
             return Some((self.now, "events or requests to fetch"));
         }
         let rooms = if self.over {
-            [None; 7]
+            [None; 9]
         } else {
             let lobby = match &self.role {
                 Role::Host(side) => side.lobby.poll_timeout(),
@@ -392,6 +413,8 @@ impl Session {
                 self.joiner_deadline(),
                 Some((self.links_at.min(self.stats_at), "statistics")),
                 self.reassembly.poll_timeout(),
+                self.reach_deadline(),
+                self.observe_at.map(|at| (at, "the own address again")),
             ]
         };
         rooms.into_iter().flatten().chain(self.egress.poll_timeout()).min_by_key(|(at, _)| *at)
@@ -444,7 +467,8 @@ impl Session {
                 let traffic = self.egress.traffic(path);
                 (stats.sent, stats.received) = (traffic.sent, traffic.received);
             }
-            stats.route = route;
+            let relayed = path.is_some_and(|path| self.is_relayed(path));
+            stats.route = if relayed && route == Route::Direct { Route::Relay } else { route };
             out.insert(name.clone(), stats);
         }
         out
@@ -489,14 +513,36 @@ impl Session {
 
     fn step_observing(&mut self) {
         if let Some(servers) = self.observing.step(self.now) {
+            self.stun_servers.clone_from(&servers);
             self.punch.observe(self.now, servers);
         }
         self.observed();
     }
 
     pub(crate) fn finish_observing(&mut self, observation: Observation) {
+        let before = self.observing.observation().and_then(|before| before.public.first().copied());
+        if self.observing.is_done() {
+            // A host's own address changed, or could be learned at last: its code is another one now.
+            let changed = !observation.public.is_empty() && before.is_none_or(|old| !observation.public.contains(&old));
+            match &mut self.role {
+                Role::Host(side) if changed && matches!(side.code, CodeState::Ready) => {
+                    side.code = CodeState::Observing;
+                }
+                Role::Host(_) | Role::Joiner(_) => return,
+            }
+        }
         self.observing.finish(observation);
         self.observed();
+    }
+
+    /// A waiting host asks again from time to time, so that its router keeps the port and a new address shows.
+    fn observe_again(&mut self) {
+        let now = self.now;
+        if self.observe_at.is_some_and(|at| now >= at) && !self.over {
+            self.observe_at = Some(now + OBSERVE_EVERY);
+            let servers = self.stun_servers.clone();
+            self.punch.observe(now, servers);
+        }
     }
 
     /// The public address is known, or it is known that it is not.
@@ -506,10 +552,16 @@ impl Session {
         }
         let profile = self.profile();
         match &mut self.role {
-            Role::Joiner(_) => self.joiner_observed(),
+            Role::Joiner(_) => {
+                self.joiner_observed();
+                self.reach_observed();
+            }
             Role::Host(side) => {
                 if !matches!(side.code, CodeState::Observing) {
                     return;
+                }
+                if self.observe_at.is_none() && !self.stun_servers.is_empty() {
+                    self.observe_at = Some(self.now + OBSERVE_EVERY);
                 }
                 let profile = joincode::Profile { secret: Some(side.config.secret), ..profile };
                 match side.config.password.clone() {
