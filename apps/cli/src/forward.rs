@@ -43,7 +43,7 @@ impl Forward {
             return None;
         }
         self.next = now + EVERY;
-        let lines: Vec<String> = self.tails.iter_mut().flat_map(|tail| lines(tail)).collect();
+        let lines: Vec<String> = self.tails.iter_mut().flat_map(lines).collect();
         if lines.is_empty() {
             return None;
         }

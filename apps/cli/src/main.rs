@@ -16,7 +16,7 @@ mod text;
 mod tools;
 
 use std::ffi::OsString;
-use std::io::{self, BufRead};
+use std::io::{self, BufRead, IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -142,13 +142,18 @@ fn join(args: JoinArgs, legacy: bool) -> u8 {
     let common = &args.common;
     let mut inputs = Inputs::new(io::stdin().lock());
     let typed = args.code.concat();
-    let stdin = typed == "-";
+    let env = std::env::var("ANYWIRE_CODE").ok();
+    let ask = typed.is_empty() && args.code_file.is_none() && env.is_none() && io::stdin().is_terminal();
+    if ask {
+        let _ = write!(io::stderr(), "Code from your host: ");
+    }
+    let stdin = typed == "-" || ask;
     let code = inputs.read(Source {
         what: "code",
         typed: Some(typed).filter(|typed| !stdin && !typed.is_empty()),
         file: args.code_file.clone(),
         stdin,
-        env: std::env::var("ANYWIRE_CODE").ok(),
+        env,
     });
     let code = code.and_then(|code| code.ok_or(InputError::NoCode));
     let (code, password) = match code.and_then(|code| Ok((code, password(common, &mut inputs)?))) {

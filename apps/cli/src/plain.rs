@@ -49,7 +49,6 @@ impl Plain {
                 self.routes = links.iter().map(|(name, stats)| (name.clone(), stats.route.clone())).collect();
                 lines
             }
-            Event::Ended(end) => vec![format!("[lobby] {}", text::clean(&end.to_string()))],
             _ => Vec::new(),
         }
     }

@@ -70,9 +70,7 @@ impl Run {
         let (end, up, stopped) = self.attend(&handle, &mut show);
         drop(show);
         let end = end.unwrap_or_else(|| End::Fault("the session did not end in time".to_owned()));
-        if end != End::Quit {
-            self.log.line(&format!("[lobby] {end}"));
-        }
+        self.log.line(&format!("[lobby] {end}"));
         exit_code(&end, up, stopped)
     }
 

@@ -99,10 +99,11 @@ pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
             // One character wider than the whole line: it goes alone.
             let end = rest.chars().next().map_or(rest.len(), char::len_utf8);
             line = rest.get(..end).unwrap_or(rest);
-        } else if line.len() < rest.len() && !rest.get(line.len()..).unwrap_or_default().starts_with(' ') {
-            if let Some(space) = line.rfind(' ').filter(|at| *at > 0) {
-                line = line.get(..space).unwrap_or(line);
-            }
+        } else if line.len() < rest.len()
+            && !rest.get(line.len()..).unwrap_or_default().starts_with(' ')
+            && let Some(space) = line.rfind(' ').filter(|at| *at > 0)
+        {
+            line = line.get(..space).unwrap_or(line);
         }
         lines.push(line.trim_end().to_owned());
         rest = rest.get(line.len()..).unwrap_or_default();

@@ -22,7 +22,7 @@ pub(crate) use secrets::{InputError, Inputs, Source};
     after_help = "Examples:\n  anywire host --name Ada                 open a lobby and get its code\n  \
         anywire join TFVLCO4AYCU... --name Lin  join it from another computer\n  \
         anywire observe                         see how this computer is connected\n\n\
-        Exit codes: 0 left normally, 1 could not start or reach the lobby, 2 the code or the command line is wrong,\n\
+        Exit codes: 0 left normally, 1 could not start or reach the lobby, 2 wrong code or command line,\n\
         130 stopped before the lobby was up."
 )]
 pub(crate) struct Cli {
@@ -189,7 +189,7 @@ pub(crate) struct HostArgs {
     pub(crate) common: CommonArgs,
 
     /// Name of the lobby.
-    #[arg(long, value_name = "NAME", default_value = "", help_heading = "Lobby")]
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true, help_heading = "Lobby")]
     pub(crate) lobby_name: String,
 
     /// Give every player a company of their own instead of one for all.

@@ -56,7 +56,11 @@ fn header(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) {
     for (n, view) in View::ALL.into_iter().enumerate() {
         let unread =
             if view == View::Chat && model.unread > 0 { format!(" ({})", model.unread) } else { String::new() };
-        let title = format!(" {} {}{unread} ", n + 1, view.title());
+        let title = if area.width < 48 {
+            format!(" {}{unread} ", view.title())
+        } else {
+            format!(" {} {}{unread} ", n + 1, view.title())
+        };
         spans.push(Span::styled(title, if view == model.view { theme.chosen() } else { theme.quiet() }));
     }
     let role = if model.host { "host" } else { "joined" };
@@ -78,9 +82,10 @@ fn state(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) {
         State::Disconnected => ("disconnected", theme.bad()),
     };
     let started = if model.started { " (game started)" } else { "" };
-    let front = format!(" \u{25cf} {word}{started} ");
+    let front = format!(" \u{25cf} {word}{started}");
+    let detail = if model.detail.is_empty() { String::new() } else { format!(": {}", model.detail) };
     let room = columns(area).saturating_sub(text::width(&front));
-    let line = Line::from(vec![Span::styled(front, style), Span::raw(text::fit(&model.detail, room))]);
+    let line = Line::from(vec![Span::styled(front, style), Span::raw(text::fit(&detail, room))]);
     frame.render_widget(Paragraph::new(line), area);
 }
 
@@ -115,10 +120,10 @@ fn lobby(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) {
         chat(frame, right, model, theme);
         return;
     }
-    // Players get what they need, up to half of the page.
+    // Players get what they need, up to half of the page; on a small one the chat keeps a single line.
     let wanted = model.roster.as_ref().map_or(1, |roster| roster.players.len() + 1).saturating_add(1);
-    let half = rest.height.div_ceil(2);
-    let top = u16::try_from(wanted).unwrap_or(u16::MAX).min(half);
+    let most = if rest.height < 12 { rest.height.saturating_sub(2) } else { rest.height.div_ceil(2) };
+    let top = u16::try_from(wanted).unwrap_or(u16::MAX).min(most);
     let [upper, lower] = Layout::vertical([Constraint::Length(top), Constraint::Min(0)]).areas(rest);
     players(frame, upper, model, theme);
     chat(frame, lower, model, theme);
@@ -230,11 +235,11 @@ fn hint_line(model: &Model, columns: usize, theme: Theme) -> Line<'static> {
         (None, Overlay::Help | Overlay::Qr) => &[("any key", "back")],
         (None, Overlay::None) if model.host => &[
             ("Enter", "chat"),
-            ("c", "copy code"),
             ("?", "all keys"),
             ("q", "leave"),
-            ("Tab", "next page"),
+            ("c", "copy code"),
             ("r", "QR code"),
+            ("Tab", "next page"),
             ("s", "start"),
             ("m", "mode"),
         ],
@@ -338,3 +343,7 @@ fn question(frame: &mut Frame<'_>, ask: &Ask, theme: Theme) {
     let area = middle(frame, "Sure?", width, lines.len());
     frame.render_widget(Paragraph::new(lines.to_vec()), area);
 }
+
+#[cfg(test)]
+#[path = "draw_tests.rs"]
+mod tests;

@@ -133,8 +133,11 @@ impl Panel {
         let _ = terminal::disable_raw_mode();
         print();
         let _ = terminal::enable_raw_mode();
-        let _ = execute!(self.device, terminal::EnterAlternateScreen, cursor::Hide);
-        let _ = self.terminal.clear();
+        let all = terminal::Clear(terminal::ClearType::All);
+        let _ = execute!(self.device, terminal::EnterAlternateScreen, all, cursor::Hide);
+        // Forgets what was drawn, so that the next frame is whole. (`Terminal::clear` would ask the terminal where its
+        // cursor is and wait for the answer.)
+        self.terminal.swap_buffers();
         self.stale = true;
     }
 

@@ -177,11 +177,7 @@ impl Model {
                 self.detail = text::clean(detail);
             }
             Event::Roster(roster) => {
-                if let Some(name) = &self.selected {
-                    if !roster.players.contains_key(name) {
-                        self.selected = None;
-                    }
-                }
+                self.selected = self.selected.take().filter(|name| roster.players.contains_key(name));
                 if matches!(&self.overlay, Overlay::Ask(Ask::Kick(name)) if !roster.players.contains_key(name)) {
                     self.overlay = Overlay::None;
                 }

@@ -65,10 +65,14 @@ pub(crate) fn table(model: &Model, columns: usize, rows: usize, theme: Theme) ->
         return vec![Line::styled(" Nobody yet.", theme.quiet())];
     };
     let widths = Widths::fit(columns);
-    let heading = widths.row("", ["name", "company", "doing", "rtt", "loss", "route"]);
-    let mut lines = vec![Line::styled(heading, theme.quiet())];
     let players = ordered(roster);
-    let room = rows.saturating_sub(1);
+    let mut lines = Vec::new();
+    // On a small screen people come before headings.
+    if rows > players.len() || rows > 5 {
+        let heading = widths.row("", ["name", "company", "doing", "rtt", "loss", "route"]);
+        lines.push(Line::styled(heading, theme.quiet()));
+    }
+    let room = rows.saturating_sub(lines.len());
     let at = players.iter().position(|(name, _)| model.selected.as_ref() == Some(*name)).unwrap_or(0);
     let hidden = players.len() > room && room > 1;
     let shown = if hidden { room - 1 } else { room };
