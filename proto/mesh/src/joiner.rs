@@ -279,6 +279,9 @@ impl Joiner {
             }
             Standing::Open => {
                 self.links.used(out, me, from);
+                if self.links.reconsider(out.now, from) {
+                    self.settle(out.now);
+                }
                 self.notice_links(out.now);
             }
             Standing::Unknown | Standing::Shunned => {

@@ -40,9 +40,9 @@ const HI_EVERY: Duration = Duration::from_millis(500);
 const HI_UNPROVEN: u32 = 6;
 /// How long a nameless link that no dial proved may stay so.
 const NAME_WITHIN: Duration = Duration::from_secs(10);
-/// A shunned link on which frames go on coming is asked for its name again after this long: perhaps all six questions
-/// were lost, and its player goes on sending there.
-const RECONSIDER: Duration = Duration::from_secs(5);
+/// A link without a name on which frames go on coming is asked for it again after this long: perhaps all six questions
+/// were lost, and its player goes on sending there. On a shunned one they are refused until it has a name.
+const RECONSIDER: Duration = Duration::from_secs(3);
 /// How long a link may stay whose player left the roster; it is enough for two answers to a `mesh_hi`.
 const GRACE: Duration = Duration::from_secs(3);
 /// How long a link's name may be missing in the roster at first: a `mesh_hi` overtakes the host's word.
@@ -167,10 +167,14 @@ impl Links {
         self.insert(now, path, state);
     }
 
-    /// A frame came on a shunned link: its name is asked for once more. Frames are taken when it has one.
+    /// A frame came: on a link without a name it is asked for once more when that did not help some time ago.
     pub(crate) fn reconsider(&mut self, now: Instant, path: Path) -> bool {
         let Some(link) = self.by_path.get_mut(&path) else { return false };
         match &mut link.state {
+            State::Nameless { hi_due, hi_left: hi_left @ 0, .. } if *hi_due + RECONSIDER <= now => {
+                (*hi_due, *hi_left) = (now, HI_UNPROVEN);
+                true
+            }
             State::Shunned { hi_due, hi_left, again } if *again <= now => {
                 (*hi_due, *hi_left, *again) = (now, HI_UNPROVEN, now + RECONSIDER);
                 true

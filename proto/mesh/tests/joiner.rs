@@ -490,10 +490,12 @@ fn a_frame_from_an_unnamed_path_is_taken_and_asks_for_its_name_six_times_pain_48
 }
 
 #[test]
-fn a_shunned_path_on_which_frames_come_is_asked_for_its_name_again_and_refused_meanwhile() {
+fn a_nameless_path_on_which_frames_come_is_asked_again_and_refused_once_shunned() {
     let (mut mesh, now) = joiner();
     mesh.handle_frame(now, path(7), frame("x")).unwrap();
-    run(&mut mesh, now + secs(10), &[]);
+    assert_eq!(run(&mut mesh, now + secs(5), &[]).0, vec![hi(7); 6]);
+    mesh.handle_frame(now + secs(6), path(7), frame("x")).unwrap();
+    assert_eq!(run(&mut mesh, now + secs(10), &[]).0, vec![hi(7); 6]);
     let at = now + secs(11);
     assert_eq!(mesh.handle_frame(at, path(7), frame("x")), Err(Refused::NotAllowed));
     assert_eq!(run(&mut mesh, at + secs(3), &[]).0, [], "not at once");
