@@ -34,7 +34,9 @@ impl fmt::Debug for Masked {
 }
 
 fn is_public_v4(ip: Ipv4Addr) -> bool {
-    !(ip.is_loopback() || ip.is_private() || ip.is_link_local() || ip.is_unspecified())
+    // 0.0.0.0/8 is nobody's host, and release strings such as 0.7.1.4 must stay readable.
+    let [first, ..] = ip.octets();
+    !(first == 0 || ip.is_loopback() || ip.is_private() || ip.is_link_local())
 }
 
 fn is_public_v6(ip: Ipv6Addr) -> bool {
@@ -100,7 +102,7 @@ mod tests {
             ("100.64.1.2 25.1.2.3", "100.64.1.x 25.1.2.x"),
             ("from 198.51.100.7.", "from 198.51.100.x."),
             ("[2001:db8:1:2::9]:29471", "[2001:db8:1:x]:29471"),
-            ("at 12:30:01 version 0.7.1.4 of fe80::1", "at 12:30:01 version 0.7.1.x of fe80::1"),
+            ("at 12:30:01 version 0.7.1.4 of fe80::1", "at 12:30:01 version 0.7.1.4 of fe80::1"),
             ("no address: here", "no address: here"),
         ] {
             assert_eq!(mask(text), want);
