@@ -1,4 +1,5 @@
 //! Many peers in virtual time, vectors, hostile input.
 
+pub mod nat;
 pub mod sim;
 pub mod vectors;

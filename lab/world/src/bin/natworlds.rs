@@ -1,0 +1,164 @@
+//! Runs pairs of homes and changes of path, or replays one.
+
+use std::collections::BTreeMap;
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use anywire_world::nat::{Kind, Reached, Roamed, expected, reach, roam};
+
+const HELP: &str = "\
+Usage: natworlds [--worlds N] [--changes N]     N worlds over every pair of homes (default 500), and N forced changes (1000)
+       natworlds --pair HOST JOINER SEED        one world with its log
+       natworlds --roam HOST JOINER SEED        one world of changes with its log";
+
+/// Changes of path in one world.
+const CHANGES: u32 = 10;
+
+enum Job {
+    Pair(Kind, Kind, u64),
+    Roam(Kind, Kind, u64),
+}
+
+enum Outcome {
+    Pair(Kind, Kind, Result<Reached, String>),
+    Roam(Result<Roamed, String>),
+}
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    let (mut worlds, mut changes) = (500, 1000);
+    match words.as_slice() {
+        ["--pair", host, joiner, seed] => return one(false, host, joiner, seed),
+        ["--roam", host, joiner, seed] => return one(true, host, joiner, seed),
+        mut rest => {
+            while let [flag, number, tail @ ..] = rest {
+                let Ok(number) = number.parse() else { return usage() };
+                match *flag {
+                    "--worlds" => worlds = number,
+                    "--changes" => changes = number,
+                    _ => return usage(),
+                }
+                rest = tail;
+            }
+            if !rest.is_empty() {
+                return usage();
+            }
+        }
+    }
+    many(&jobs(worlds, changes))
+}
+
+fn usage() -> ExitCode {
+    eprintln!("{HELP}");
+    ExitCode::from(2)
+}
+
+fn one(roams: bool, host: &str, joiner: &str, seed: &str) -> ExitCode {
+    let kind = |word: &str| Kind::ALL.into_iter().find(|kind| kind.to_string() == word);
+    let (Some(host), Some(joiner), Ok(seed)) = (kind(host), kind(joiner), seed.parse()) else { return usage() };
+    let said = if roams {
+        roam(host, joiner, seed, CHANGES, true).map(|roamed| format!("{roamed:?}"))
+    } else {
+        reach(host, joiner, seed, true).map(|reached| format!("{reached:?}"))
+    };
+    match said {
+        Ok(said) => println!("{said}"),
+        Err(why) => println!("FAILED {why}"),
+    }
+    ExitCode::SUCCESS
+}
+
+fn jobs(worlds: u64, changes: u64) -> Vec<Job> {
+    let all = Kind::ALL;
+    let pairs: Vec<(Kind, Kind)> = all.iter().flat_map(|host| all.iter().map(|joiner| (*host, *joiner))).collect();
+    let mut jobs: Vec<Job> =
+        (0..worlds).zip(pairs.iter().cycle()).map(|(seed, (host, joiner))| Job::Pair(*host, *joiner, seed)).collect();
+    // Both have a router that can forget; one that changes its ports takes the relay for good.
+    let routers = [Kind::FullCone, Kind::AddressRestricted, Kind::PortRestricted];
+    let pairs: Vec<(Kind, Kind)> = routers.iter().flat_map(|host| routers.iter().map(|j| (*host, *j))).collect();
+    jobs.extend(
+        (0..changes / u64::from(CHANGES))
+            .zip(pairs.iter().cycle())
+            .map(|(seed, (host, joiner))| Job::Roam(*host, *joiner, seed)),
+    );
+    jobs
+}
+
+fn many(jobs: &[Job]) -> ExitCode {
+    #[allow(clippy::disallowed_methods, reason = "how long it took")]
+    let begun = Instant::now();
+    let next = AtomicUsize::new(0);
+    let done: Mutex<Vec<(String, Outcome)>> = Mutex::new(Vec::new());
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let outcome = match job {
+                        Job::Pair(host, joiner, seed) => {
+                            let replay = format!("natworlds --pair {host} {joiner} {seed}");
+                            (replay, Outcome::Pair(*host, *joiner, reach(*host, *joiner, *seed, false)))
+                        }
+                        Job::Roam(host, joiner, seed) => {
+                            let replay = format!("natworlds --roam {host} {joiner} {seed}");
+                            (replay, Outcome::Roam(roam(*host, *joiner, *seed, CHANGES, false)))
+                        }
+                    };
+                    done.lock().expect("no thread panics with it").push(outcome);
+                }
+            });
+        }
+    });
+    let done = done.into_inner().unwrap_or_default();
+    let failed = report(&done);
+    println!("{:.0} s", begun.elapsed().as_secs_f32());
+    println!("{} passed, {failed} failed", done.len() - failed);
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn report(done: &[(String, Outcome)]) -> usize {
+    let mut failed = 0;
+    let mut table: BTreeMap<(Kind, Kind), Vec<&Reached>> = BTreeMap::new();
+    let (mut changes, mut frames, mut late) = (0, 0, Vec::new());
+    for (replay, outcome) in done {
+        match outcome {
+            Outcome::Pair(host, joiner, Ok(reached)) => table.entry((*host, *joiner)).or_default().push(reached),
+            Outcome::Roam(Ok(roamed)) => {
+                changes += roamed.changes;
+                frames += roamed.frames;
+                late.extend(roamed.late.iter().copied());
+            }
+            Outcome::Pair(_, _, Err(why)) | Outcome::Roam(Err(why)) => {
+                failed += 1;
+                println!("FAILED {why}\n  replay: {replay}");
+            }
+        }
+    }
+    for ((host, joiner), worlds) in &table {
+        let mut first: Vec<Duration> = worlds.iter().filter_map(|reached| reached.first).collect();
+        first.sort();
+        let median =
+            first.get(first.len() / 2).map_or_else(|| "-".to_owned(), |time| format!("{} ms", time.as_millis()));
+        let mut ways: BTreeMap<String, usize> = BTreeMap::new();
+        for reached in worlds {
+            *ways.entry(format!("{:?}", reached.way)).or_default() += 1;
+        }
+        let want = expected(*host, *joiner);
+        println!("{host:>18} x {joiner:<18} {want:?}: {ways:?}, first frame after {median} (median)");
+    }
+    late.sort();
+    let at = |share: usize| {
+        late.get((late.len() * share / 100).min(late.len().saturating_sub(1))).map_or(0, |l| l.as_millis())
+    };
+    println!(
+        "{changes} forced changes, {frames} frames: late by {} ms (median), {} ms (90 %), {} ms (99 %), {} ms (most)",
+        at(50),
+        at(90),
+        at(99),
+        at(100)
+    );
+    failed
+}
