@@ -73,6 +73,9 @@ impl Host {
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.enter(now);
+        if self.due.is_none_or(|(due, _)| now < due) {
+            return;
+        }
         if self.sweep <= now {
             self.sweep = now + SWEEP;
             let silent: Vec<Path> =
