@@ -340,6 +340,9 @@ impl Igd {
                     return Err((606, "Action not authorized"));
                 }
                 let proto = protocol(text("NewProtocol")).ok_or(invalid)?;
+                if self.mode == Upnp::UdpOnly && proto == TCP {
+                    return Err((606, "Action not authorized"));
+                }
                 let outside: u16 = parsed(text("NewExternalPort")).ok_or(invalid)?;
                 let inside: u16 = parsed(text("NewInternalPort")).ok_or(invalid)?;
                 let client: Ipv4Addr = parsed(text("NewInternalClient")).ok_or(invalid)?;

@@ -59,6 +59,9 @@ fn the_difficult_routers() {
     let body = add(19132, "192.168.1.2", 60);
     assert!(igd(Upnp::Permanent).soap("AddPortMapping", &body, from).unwrap_err().contains("725"));
     assert!(igd(Upnp::Refuse).soap("AddPortMapping", &body, from).unwrap_err().contains("606"));
+    let half = igd(Upnp::UdpOnly);
+    half.soap("AddPortMapping", &body, from).unwrap();
+    assert!(half.soap("AddPortMapping", &body.replace("UDP", "TCP"), from).unwrap_err().contains("606"));
     let liar = igd(Upnp::Lie);
     liar.soap("AddPortMapping", &body, from).unwrap();
     assert!(lock(&liar.nat).forwards().is_empty());

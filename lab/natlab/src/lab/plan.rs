@@ -45,7 +45,9 @@ impl Node {
         self.set("ipv6/conf/wan0/addr_gen_mode", "1");
         self.line(&format!("link set wan0 up mtu {mtu} txqueuelen 4000"));
         for a in addrs {
-            let len = if a.is_ipv4() { 32 } else { 128 };
+            // Without `nodad` the kernel takes an IPv6 address into use some time later, even with accept_dad=0: a service
+            // that binds at once is refused on a busy machine.
+            let len = if a.is_ipv4() { "32" } else { "128 nodad" };
             self.line(&format!("addr add {a}/{len} dev wan0"));
         }
         self.line("route add 0.0.0.0/0 dev wan0");
@@ -108,7 +110,7 @@ impl Lab {
             };
             if home.v6 != V6::No {
                 n.set("ipv6/conf/all/forwarding", "1");
-                n.line(&format!("addr add {gateway6}/64 dev br0"));
+                n.line(&format!("addr add {gateway6}/64 nodad dev br0"));
                 n.line("route add ::/0 dev wan0");
             }
             if let Router::Kernel(kind) = home.router {
@@ -124,7 +126,7 @@ impl Lab {
                 n.line(&format!("addr add {}/{} broadcast + dev eth0", h.ip, home.lan_len));
                 n.line(&format!("route add 0.0.0.0/0 via {}", home.gateway()));
                 if let Some(v6) = h.v6 {
-                    n.line(&format!("addr add {v6}/64 dev eth0"));
+                    n.line(&format!("addr add {v6}/64 nodad dev eth0"));
                     n.line(&format!("route add ::/0 via {gateway6}"));
                 }
                 nodes.insert(h.name.clone(), n);

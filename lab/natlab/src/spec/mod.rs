@@ -75,6 +75,8 @@ pub(crate) enum Upnp {
     Permanent,
     /// Answers discovery but refuses every mapping (error 606).
     Refuse,
+    /// Refuses TCP mappings (error 606).
+    UdpOnly,
     /// Reports success and does nothing.
     Lie,
     /// Debian's miniupnpd, with a kernel router.

@@ -99,6 +99,7 @@ fn upnp(w: &mut Words, router: &Router) -> Result<Upnp> {
         Some("v2") => Upnp::Version(2),
         Some("permanent") => Upnp::Permanent,
         Some("refuse") => Upnp::Refuse,
+        Some("udp-only") => Upnp::UdpOnly,
         Some("lie") => Upnp::Lie,
         Some("miniupnpd") => Upnp::Miniupnpd,
         Some("v1") => Upnp::Version(1),
@@ -106,7 +107,11 @@ fn upnp(w: &mut Words, router: &Router) -> Result<Upnp> {
             Ok(true) if matches!(router, Router::Kernel(_)) => Upnp::Miniupnpd,
             Ok(true) => Upnp::Version(1),
             Ok(false) => Upnp::No,
-            Err(_) => return Err(format!("upnp is yes, no, v1, v2, permanent, refuse, lie or miniupnpd, not '{v}'")),
+            Err(_) => {
+                return Err(format!(
+                    "upnp is yes, no, v1, v2, permanent, refuse, udp-only, lie or miniupnpd, not '{v}'"
+                ));
+            }
         },
     };
     match (router, upnp) {
