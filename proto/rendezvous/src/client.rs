@@ -387,9 +387,6 @@ impl Client {
             }
         };
         listening.tries = 0;
-        // An empty answer that came at once was not held, whatever the master says of itself.
-        let pause = if held && !(notes.is_empty() && now < asked + POLL_EVERY) { now } else { asked + POLL_EVERY };
-        listening.due = pause.max(now);
         let mut fresh = Vec::new();
         for Note { t, blob, grants } in notes {
             if t.is_finite() {
@@ -405,6 +402,9 @@ impl Client {
             }
             fresh.push(Event::Note { blob: bytes, grants });
         }
+        // An answer at once without anything new was not held, whatever the master says of itself.
+        let early = now < asked + POLL_EVERY;
+        listening.due = if early && (fresh.is_empty() || !held) { asked + POLL_EVERY } else { now };
         for event in fresh {
             self.tell(event);
         }

@@ -63,6 +63,11 @@ pub enum Outcome {
     Unavailable,
 }
 
+#[allow(clippy::cast_precision_loss, reason = "microseconds since 1970 stay below 2^53 until the year 2255")]
+fn seconds(micros: u64) -> f64 {
+    micros as f64 / 1e6
+}
+
 /// Rows and notes in memory, bounded by [`Limits`]: at most `rows` rows of about 700 bytes, and `tags` times `notes`
 /// notes of about 1,400 bytes.
 #[derive(Debug)]
@@ -74,7 +79,8 @@ pub struct Memory {
     networks: BTreeMap<Prefix, usize>,
     next: u64,
     notes: BTreeMap<Tag, VecDeque<(Instant, Note)>>,
-    last_t: f64,
+    /// Time of the newest note in microseconds.
+    last: u64,
     swept: Option<Instant>,
 }
 
@@ -97,7 +103,7 @@ impl Memory {
             networks: BTreeMap::new(),
             next: 0,
             notes: BTreeMap::new(),
-            last_t: 0.0,
+            last: 0,
             swept: None,
         }
     }
@@ -192,12 +198,13 @@ impl Memory {
             return Outcome::Full;
         }
         // A host asks for what is newer than the last it saw, so no two notes may share a time.
-        self.last_t = wall.as_secs_f64().max(self.last_t + 1e-6);
+        // Whole microseconds have 16 digits, which every reader of JSON gives back unchanged.
+        self.last = u64::try_from(wall.as_micros()).unwrap_or(u64::MAX).max(self.last.saturating_add(1));
         let queue = self.notes.entry(tag).or_default();
         while queue.len() >= self.limits.notes.max(1) {
             queue.pop_front();
         }
-        queue.push_back((now, Note { t: self.last_t, blob, grants }));
+        queue.push_back((now, Note { t: seconds(self.last), blob, grants }));
         Outcome::Kept
     }
 

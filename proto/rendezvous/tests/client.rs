@@ -251,6 +251,24 @@ fn a_master_that_claims_to_hold_polls_and_does_not_is_not_flooded() {
 }
 
 #[test]
+fn a_master_that_tells_the_same_note_again_and_again_is_not_flooded() {
+    let mut host = Wire::new(Limits::default());
+    host.client.listen(host.now, tag());
+    let mut asked = 0;
+    for _ in 0..50 {
+        host.client.handle_timeout(host.now);
+        while let Some((id, _)) = host.client.poll_request() {
+            asked += 1;
+            let body = br#"{"knocks": [{"t": 5.5, "blob": "QQ=="}], "now": 9, "aw": ["wait"]}"#;
+            host.client.handle_reply(host.now, id, ok(body.to_vec()));
+        }
+        host.now += Duration::from_millis(100);
+    }
+    // The first brought something, so the second follows at once; then one a second.
+    assert!((5..=7).contains(&asked), "{asked}");
+}
+
+#[test]
 fn a_joiners_knock_reaches_the_host_with_its_relay() {
     let mut joiner = Wire::new(Limits::default());
     joiner.client.knock(joiner.now, tag());

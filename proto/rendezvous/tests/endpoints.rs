@@ -252,6 +252,20 @@ fn a_note_is_read_as_often_as_wanted_until_it_is_a_minute_old() {
 }
 
 #[test]
+fn a_note_is_never_after_its_own_time_however_that_is_written() {
+    let mut master = Master::new(Limits::default());
+    for step in 0..200u64 {
+        master.now += Duration::from_nanos(step * 1_234_567);
+        master.post(ip((step % 200) as u8), "/knock", &json!({"s": TAG, "blob": "QQ=="}));
+        let (_, all) = master.get("/knock", &format!("s={TAG}&since=0"));
+        let t = all["knocks"].as_array().unwrap().last().unwrap()["t"].as_f64().unwrap();
+        for since in [format!("{t}"), format!("{t:.6}"), format!("{t:.7}")] {
+            assert_eq!(master.get("/knock", &format!("s={TAG}&since={since}")).1["knocks"], json!([]), "{since}");
+        }
+    }
+}
+
+#[test]
 fn a_tag_keeps_sixteen_notes_and_the_oldest_makes_room() {
     let mut master = Master::new(Limits::default());
     for n in 0..20u8 {
