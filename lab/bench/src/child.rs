@@ -9,7 +9,7 @@ use std::str::FromStr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::{forward, frames, players};
+use crate::{forward, frames, master_load, players};
 
 const SWITCH: &str = "--child";
 
@@ -107,6 +107,7 @@ pub fn dispatch() {
         "lobby-join" => forward::join(rest),
         "frames-join" => frames::join(rest),
         "players-host" => players::host(rest),
+        "master" => master_load::master(rest),
         "fan-out" => players::fan_out(rest),
         _ => panic!("no such role: {role}"),
     }

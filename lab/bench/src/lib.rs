@@ -11,6 +11,7 @@ pub mod forward;
 pub mod frames;
 mod lobbies;
 mod machine;
+pub mod master_load;
 mod measure;
 pub mod plain;
 pub mod players;
