@@ -495,6 +495,15 @@ impl Session {
                     self.egress.again(since, primary, other);
                 }
             }
+            Act::Recovered { primary, since } => {
+                let since = since.checked_sub(UNDER_WAY).unwrap_or(since);
+                self.egress.again(since, primary, primary);
+            }
+            Act::Revived { primary, path, since } => {
+                let since = since.checked_sub(UNDER_WAY).unwrap_or(since);
+                self.egress.again(since, path, path);
+                self.egress.again(since, primary, path);
+            }
             Act::Probe(path) => {
                 self.punch.probe(now, path);
             }

@@ -23,8 +23,8 @@ const ASK_EVERY: Duration = Duration::from_millis(200);
 const WAIT_EVERY: Duration = Duration::from_millis(500);
 /// Between two asks of a joiner of the old kind.
 const OLD_JOINER_EVERY: Duration = Duration::from_secs(2);
-/// Between two asks while the relay is in use.
-const RENEW_EVERY: Duration = Duration::from_secs(15);
+/// Between two asks while the relay is in use: so long a changed address may go unnoticed on a path that only stands by.
+const RENEW_EVERY: Duration = Duration::from_secs(3);
 /// How long a binding is asked for after its last grant while nobody uses it.
 const ASK_FOR: Duration = Duration::from_secs(15);
 /// A router that moved us is noticed by several paths at once; they ask together.
@@ -266,7 +266,7 @@ mod tests {
             relays.handle_timeout(start + Duration::from_secs(*second));
             !sent(&mut relays).is_empty()
         });
-        assert!((3..=5).contains(&renewals.count()));
+        assert!((19..=22).contains(&renewals.count()));
         let later = start + Duration::from_secs(60);
         let proof = Word::Proof { id: ID, cookie: [4; 8] }.write();
         relays.handle(later, grant(1).at, &proof);

@@ -41,14 +41,18 @@ impl Tail {
         }
     }
 
-    /// What went to `from` since `since` and not to `to`; from here on it counts as sent to both.
+    /// What went to `from` since `since` and not to `to`; from here on it counts as sent to both. Where both are the
+    /// same, all that went there.
     pub(crate) fn again(&mut self, since: Instant, from: Path, to: Path) -> Vec<Bytes> {
-        let missed = |sent: &&mut Sent| sent.at >= since && sent.to.contains(&from) && !sent.to.contains(&to);
+        let missed =
+            |sent: &&mut Sent| sent.at >= since && sent.to.contains(&from) && (from == to || !sent.to.contains(&to));
         self.sent
             .iter_mut()
             .filter(missed)
             .map(|sent| {
-                sent.to.push(to);
+                if from != to {
+                    sent.to.push(to);
+                }
                 sent.packet.clone()
             })
             .collect()

@@ -54,6 +54,10 @@ pub(crate) enum Act {
     Switch { from: Path, to: Path, since: Instant },
     /// The primary may be dead: what was sent since `since` is to be repeated on the others.
     Doubt { primary: Path, since: Instant },
+    /// The primary is alive after all: what was sent to it since `since` may be lost on either end's way to a relay.
+    Recovered { primary: Path, since: Instant },
+    /// While the primary is in doubt, another path came alive: what was sent since `since` is to be repeated there.
+    Revived { primary: Path, path: Path, since: Instant },
     /// This path is to be probed now.
     Probe(Path),
     /// A path beside the primary is given up.
@@ -71,6 +75,8 @@ struct Way {
 #[derive(Debug)]
 struct Doubt {
     since: Instant,
+    /// When the primary was heard last before.
+    heard: Instant,
     probe: Instant,
 }
 
@@ -183,8 +189,13 @@ impl Ways {
                 player.habit = (player.habit + pause.min(PATIENCE_MAX)) / 2;
             }
             player.way.heard = now;
-            player.doubt = None;
+            if let Some(doubt) = player.doubt.take() {
+                self.acts.push_back(Act::Recovered { primary, since: doubt.heard });
+            }
         } else if let Some(way) = player.others.get_mut(&path) {
+            if let Some(doubt) = player.doubt.as_ref().filter(|doubt| way.heard < doubt.since) {
+                self.acts.push_back(Act::Revived { primary, path, since: doubt.heard });
+            }
             way.heard = now;
         }
         self.step(now, primary);
@@ -226,7 +237,7 @@ impl Ways {
         let is_silent = now.saturating_duration_since(player.way.heard) >= player.patience();
         match &mut player.doubt {
             None if is_silent => {
-                player.doubt = Some(Doubt { since: now, probe: now + PROBE_FAST });
+                player.doubt = Some(Doubt { since: now, heard: player.way.heard, probe: now + PROBE_FAST });
                 self.acts.push_back(Act::Doubt { primary, since: player.way.heard });
                 self.acts.push_back(Act::Probe(primary));
                 self.acts.extend(player.others.keys().map(|path| Act::Probe(*path)));
@@ -347,6 +358,7 @@ mod tests {
         assert_eq!(acts(&mut ways), [Act::Doubt { primary: path(1), since: now }]);
         assert_eq!(to(&ways, later, 1), [path(1), path(2)]);
         ways.heard(later, path(1), true);
+        assert_eq!(acts(&mut ways), [Act::Recovered { primary: path(1), since: now }]);
         assert_eq!(to(&ways, later, 1), [path(1)]);
     }
 
