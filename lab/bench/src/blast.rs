@@ -11,7 +11,7 @@ const WINDOW: u64 = 1024;
 /// Frames per acknowledgement.
 const EVERY: u64 = 32;
 /// After this long without a word, what is under way is lost.
-const LOST_AFTER: Duration = Duration::from_millis(20);
+const LOST_AFTER: Duration = Duration::from_millis(200);
 
 /// A way for frames.
 pub(crate) trait Way {
@@ -36,34 +36,33 @@ pub(crate) struct Flow {
 pub(crate) fn blast(way: &mut impl Way, run: u32, size: usize, time: Duration) -> Flow {
     let mut frame = vec![b'F'; size.max(13)];
     frame[1..5].copy_from_slice(&run.to_be_bytes());
-    let (mut sent, mut highest, mut arrived) = (0_u64, 0, 0);
+    // What is given up for lost opens the window as well as what was seen, but may come after all.
+    let (mut sent, mut open, mut seen, mut arrived) = (0_u64, 0, 0, 0);
     let start = Instant::now();
     let mut last = start;
     loop {
-        let full = sent - highest >= WINDOW;
+        let full = sent - open >= WINDOW;
         if full || sent.is_multiple_of(EVERY) {
-            let before = highest;
+            let before = seen;
             way.receive(if full { LOST_AFTER } else { Duration::ZERO }, &mut |answer| {
-                if let Some((count, seen)) = acknowledgement(answer, run) {
-                    (arrived, highest) = (arrived.max(count), highest.max(seen));
+                if let Some((count, highest)) = acknowledgement(answer, run) {
+                    (arrived, seen) = (arrived.max(count), seen.max(highest));
                     last = Instant::now();
                 }
             });
-            if full && highest == before {
-                highest = sent;
-            }
+            open = if full && seen == before { sent } else { open.max(seen) };
             if start.elapsed() >= time {
                 break;
             }
         }
-        if sent - highest < WINDOW {
+        if sent - open < WINDOW {
             sent += 1;
             frame[5..13].copy_from_slice(&sent.to_be_bytes());
             way.send(&frame);
         }
     }
     // What is under way when the time is over is neither here nor lost.
-    let settled = sent.min(highest).max(1);
+    let settled = seen.max(1);
     #[allow(clippy::cast_precision_loss, reason = "far below 2^52")]
     Flow {
         rate: arrived as f64 / last.saturating_duration_since(start).as_secs_f64().max(1e-9),
