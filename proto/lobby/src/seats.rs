@@ -116,6 +116,11 @@ impl Slots {
         self.0.get(usize::from(slot / 64)).is_some_and(|word| word >> (slot % 64) & 1 == 1)
     }
 
+    /// Whether any slot is in both.
+    pub(crate) fn meets(self, other: Self) -> bool {
+        self.0.iter().zip(other.0).any(|(mine, theirs)| mine & theirs != 0)
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = u8> + '_ {
         (0..=u8::MAX).filter(|&slot| self.contains(slot))
     }

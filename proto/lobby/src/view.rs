@@ -33,10 +33,10 @@ pub(crate) struct View {
     stages: BTreeMap<u8, Register<String>>,
     codes: BTreeMap<u8, Register<String>>,
     links: BTreeMap<u8, Register<Slots>>,
-    /// Rises with every fact about a name.
-    names: u64,
-    /// The links by name: of which revision, at which state of the names.
-    shown: BTreeMap<u8, (u64, u64, Arc<BTreeSet<String>>)>,
+    /// Whose names changed since the links were last told by name.
+    renamed: Slots,
+    /// The links by name, and of which revision.
+    shown: BTreeMap<u8, Register<Arc<BTreeSet<String>>>>,
 }
 
 impl View {
@@ -97,7 +97,9 @@ impl View {
                 Fact::Player(slot, who) => {
                     let name = |who: Option<&Seated>| who.map(|who| who.name.clone());
                     let before = self.players.get(&slot).and_then(|(_, who)| name(who.as_ref()));
-                    self.names += u64::from(before != name(who.as_ref()));
+                    if before != name(who.as_ref()) {
+                        self.renamed.insert(slot);
+                    }
                     put(&mut self.players, slot, rev, who);
                 }
                 Fact::Stage(slot, text) => put(&mut self.stages, slot, rev, text),
@@ -139,13 +141,15 @@ impl View {
 
     /// Works out the links by name where they changed.
     fn name_links(&mut self) {
+        let renamed = std::mem::take(&mut self.renamed);
         for (&slot, &(rev, slots)) in &self.links {
-            if self.shown.get(&slot).is_some_and(|(shown, names, _)| (*shown, *names) == (rev, self.names)) {
+            let held = self.shown.get(&slot);
+            if held.is_some_and(|(shown, _)| *shown == rev) && !slots.meets(renamed) {
                 continue;
             }
             let named: BTreeSet<String> = slots.iter().filter_map(|slot| self.name(slot)).map(str::to_owned).collect();
-            let held = self.shown.get(&slot).map(|(.., held)| Arc::clone(held)).filter(|held| **held == named);
-            self.shown.insert(slot, (rev, self.names, held.unwrap_or_else(|| Arc::new(named))));
+            let held = held.map(|(_, held)| Arc::clone(held)).filter(|held| **held == named);
+            self.shown.insert(slot, (rev, held.unwrap_or_else(|| Arc::new(named))));
         }
     }
 
@@ -170,7 +174,7 @@ impl View {
                 company: who.company,
                 stage: self.stages.get(&slot).map(|(_, text)| text.clone()).unwrap_or_default(),
                 profile: self.codes.get(&slot).map(|(_, code)| code.clone()).filter(|code| !code.is_empty()),
-                links: self.shown.get(&slot).map(|(.., shown)| Arc::clone(shown)).unwrap_or_default(),
+                links: self.shown.get(&slot).map(|(_, shown)| Arc::clone(shown)).unwrap_or_default(),
             };
             roster.players.insert(who.name.clone(), player);
         }
