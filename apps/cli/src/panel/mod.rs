@@ -3,6 +3,7 @@
 
 mod draw;
 mod input;
+mod keys;
 mod model;
 mod qr;
 mod roster;
@@ -14,13 +15,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use crossterm::event::{DisableBracketedPaste, EnableBracketedPaste};
-use crossterm::{cursor, event, execute, terminal};
+use crossterm::{cursor, execute, terminal};
 use data_encoding::BASE64;
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 use session::Event;
 
 pub(crate) use input::Action;
+use keys::Keys;
 use model::Model;
 use theme::Theme;
 
@@ -43,6 +45,7 @@ pub(crate) struct Panel {
     model: Model,
     theme: Theme,
     log: Log,
+    keys: Keys,
     stale: bool,
 }
 
@@ -101,7 +104,7 @@ impl Panel {
                 // Lines on a redirected standard error do no harm to the screen.
                 log.use_stderr(!io::stderr().is_terminal());
                 let model = Model::new(host, release_name.to_owned());
-                Ok(Self { terminal, device, model, theme: Theme::from_env(), log, stale: true })
+                Ok(Self { terminal, device, model, theme: Theme::from_env(), log, keys: Keys::listen(), stale: true })
             }
             Err(error) => {
                 release();
@@ -148,7 +151,7 @@ impl Panel {
         let mut patience = patience;
         // Keys that came together are taken together: a paste must not cost a frame a letter.
         while actions.len() < 64 {
-            match event::poll(patience).and_then(|ready| if ready { event::read().map(Some) } else { Ok(None) }) {
+            match self.keys.next(patience) {
                 Ok(Some(event)) => {
                     self.stale = true;
                     if let Some(action) = input::take(&mut self.model, &event, Instant::now()) {
