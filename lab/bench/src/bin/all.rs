@@ -1,4 +1,5 @@
-//! Every benchmark in turn, into `docs/benchmarks.md`.
+//! The benchmarks of lobbies in turn, into `docs/benchmarks.md`. What other programs measured stands there below a
+//! marker, and stays.
 //!
 //! `cargo run --release -p anywire-bench --bin all`
 
@@ -10,6 +11,9 @@ Written by `cargo run --release -p anywire-bench --bin all`; each part alone: `-
 `players`. Contestants of a table take turns within each run; ratios are medians over runs of the ratio in the same run.
 Everything runs on one machine over loopback.
 ";
+
+/// Below this line the file is not this program's.
+const MARKER: &str = "<!-- Below this line: measured by other programs. -->";
 
 /// A heading and what makes the text below it.
 type Part = (&'static str, fn() -> String);
@@ -31,5 +35,8 @@ fn main() -> std::io::Result<()> {
         // Writing into a string does not fail.
         let _written = write!(text, "\n## {title}\n\n{part}\n");
     }
-    std::fs::write(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/benchmarks.md"), text)
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/benchmarks.md");
+    let old = std::fs::read_to_string(path).unwrap_or_default();
+    let others = old.split_once(MARKER).map_or("\n", |(_, others)| others);
+    std::fs::write(path, format!("{text}\n{MARKER}{others}"))
 }
