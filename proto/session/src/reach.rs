@@ -45,6 +45,9 @@ const TRY_EVERY: Duration = Duration::from_millis(150);
 /// Paths tried at once, and addresses a host was merely seen at that are dialled.
 const TRIES_MAX: usize = 4;
 const SEEN_MAX: u8 = 8;
+/// Frames of this long are repeated when a relay knows an end by another address, and so often at most.
+const REPEAT_FOR: Duration = Duration::from_millis(500);
+const REPEAT_GAP: Duration = Duration::from_millis(250);
 /// What may have been lost before a path was noticed to be dead: what was under way both ways at most.
 const UNDER_WAY: Duration = Duration::from_millis(150);
 
@@ -71,6 +74,8 @@ pub(crate) struct Reach {
     relay: Option<DialId>,
     tries: BTreeMap<Path, Try>,
     seen: Vec<SocketAddr>,
+    /// When frames were repeated last because a relay knew an end by another address.
+    repeated: Option<Instant>,
     /// The master took a knock.
     knocked: bool,
     trouble: Option<String>,
@@ -114,6 +119,7 @@ impl Session {
             relay: None,
             tries: BTreeMap::new(),
             seen: Vec::new(),
+            repeated: None,
             knocked: false,
             trouble: None,
             host_came: false,
@@ -320,8 +326,10 @@ impl Session {
                 if matches!(self.role, Role::Joiner(_)) && !known {
                     self.dial_relay(other_end.remote);
                 } else if again && known {
-                    // What we sent from the new address until now was a stranger's.
-                    self.punch.probe(now, other_end);
+                    // What we sent from the new address until now was a stranger's, and what came to the old one is
+                    // lost: both ends repeat it.
+                    self.egress.payload(vec![other_end], Body::Message(WAY.to_vec()));
+                    self.repeat(other_end);
                 }
                 None
             }
@@ -382,8 +390,25 @@ impl Session {
         reach.tries.remove(&path).is_some() && self.add_way(owner, path)
     }
 
-    /// `aw_way` came: a host says it back where it came from, so that the joiner knows the path in both directions.
+    /// The newest frames of a path go out once more, at most every [`REPEAT_GAP`].
+    fn repeat(&mut self, path: Path) {
+        let now = self.now;
+        let Some(reach) = &mut self.reach else { return };
+        if reach.repeated.is_some_and(|at| now.saturating_duration_since(at) < REPEAT_GAP) {
+            return;
+        }
+        reach.repeated = Some(now);
+        if let Some(since) = now.checked_sub(REPEAT_FOR) {
+            self.egress.again(since, path, path);
+        }
+    }
+
+    /// `aw_way` came: a host says it back where it came from, so that the joiner knows the path in both directions. From
+    /// a relay that both know, it says that the sender's address there has changed.
     pub(crate) fn answer_way(&mut self, path: Path, primary: Path) {
+        if self.is_relayed(path) {
+            self.repeat(path);
+        }
         if matches!(self.role, Role::Host(_)) && (path == primary || self.beside(path) == Some(primary)) {
             self.egress.payload(vec![path], Body::Message(WAY.to_vec()));
         }

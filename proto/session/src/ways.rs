@@ -92,7 +92,7 @@ struct Player {
 
 impl Player {
     fn patience(&self) -> Duration {
-        (self.habit * 4 + Duration::from_millis(30)).clamp(PATIENCE_MIN, PATIENCE_MAX)
+        (self.habit * 3 + Duration::from_millis(15)).clamp(PATIENCE_MIN, PATIENCE_MAX)
     }
 
     fn is_alive(way: &Way, now: Instant) -> bool {
