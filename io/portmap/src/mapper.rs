@@ -137,6 +137,8 @@ struct Jobs {
     messages: Sender<Message>,
     stop: Arc<AtomicBool>,
     router: Arc<Mutex<Option<Gateway>>>,
+    /// What is mapped, and which way.
+    ways: Arc<Mutex<BTreeMap<Protocol, Method>>>,
     description: Arc<str>,
 }
 
@@ -148,7 +150,7 @@ fn at() -> At {
 impl<F: FnMut(Event)> Run<F> {
     fn new(wanted: Wanted, messages: Sender<Message>, tell: F) -> Self {
         let description = words(&wanted.description).into();
-        let jobs = Jobs { messages, stop: Arc::default(), router: Arc::default(), description };
+        let jobs = Jobs { messages, stop: Arc::default(), router: Arc::default(), ways: Arc::default(), description };
         Self { wanted, tell, jobs }
     }
 
@@ -174,6 +176,7 @@ impl<F: FnMut(Event)> Run<F> {
                 // A folder that has become read-only costs what a crash would leave, until its lease ends.
                 let _ = memory.keep(&plan.entries());
             }
+            *lock(&self.jobs.ways) = plan.ways();
             while let Some(action) = plan.poll_action() {
                 self.jobs.begin(action, upnp.as_ref());
             }
@@ -226,7 +229,7 @@ impl Jobs {
 
     fn begin(&self, action: Action, upnp: Option<&Sender<Action>>) {
         let by_upnp = match &action {
-            // It touches no mapping, and may last 4 s.
+            // It touches no mapping, and may last 6 s.
             Action::Search => false,
             Action::Ask { entry, .. } | Action::Remove { entry, .. } => entry.method == Method::Upnp,
         };
@@ -264,20 +267,23 @@ impl Jobs {
     fn carry_out(&self, action: &Action) -> Answer {
         match *action {
             Action::Search => Answer::Searched(upnp::search(way()).map(|(found, router)| {
-                *self.router() = Some(found);
+                *lock(&self.router) = Some(found);
                 router
             })),
             Action::Ask { id, entry, lease } => {
-                let router = self.router().clone();
+                let router = lock(&self.router).clone();
                 let result = match (entry.method, router) {
                     (Method::Upnp, Some(router)) => upnp::ask(&router, entry, lease, &self.description),
                     (Method::Upnp, None) => Err(Failure::Told(Why::NoAnswer)),
-                    (Method::NatPmp | Method::Pcp, _) => pmp::ask(entry, lease, &self.stop),
+                    (Method::NatPmp | Method::Pcp, _) => {
+                        let needed = || lock(&self.ways).get(&entry.protocol).is_none_or(|way| *way == entry.method);
+                        pmp::ask(entry, lease, &self.stop, needed)
+                    }
                 };
                 Answer::Asked { id, entry, result }
             }
             Action::Remove { id, entry, verify, patient } => {
-                let router = self.router().clone();
+                let router = lock(&self.router).clone();
                 let gone = match (entry.method, router) {
                     (Method::Upnp, Some(router)) => upnp::remove(&router, entry, verify),
                     (Method::Upnp, None) => false,
@@ -287,8 +293,8 @@ impl Jobs {
             }
         }
     }
+}
 
-    fn router(&self) -> MutexGuard<'_, Option<Gateway>> {
-        self.router.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

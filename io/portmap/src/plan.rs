@@ -11,7 +11,8 @@
 //! The first good answer is chosen. A later one that names the same outside port is most likely the same line in the same
 //! router's table, which all its protocols share: it is neither renewed nor taken back before the chosen one is. One that
 //! names another port is taken back at once, and the chosen one is renewed after it, since some routers take back by inside
-//! port alone.
+//! port alone. NAT-PMP, whose first question is only where the router is, asks for nothing when another way was quicker by
+//! then.
 //!
 //! Bounds: two protocols by three methods, 32 entries remembered.
 
@@ -67,6 +68,14 @@ pub(crate) enum Failure {
     PortTaken,
     /// 725 and its like: a lease is not to be had.
     PermanentOnly,
+    /// Another way was quicker, and the router was not asked after all.
+    Unneeded,
+}
+
+impl From<Why> for Failure {
+    fn from(why: Why) -> Self {
+        Self::Told(why)
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -345,6 +354,12 @@ impl Plan {
         self.leftovers.iter().chain(self.removing.values()).chain(lines).copied().collect()
     }
 
+    /// Which way each mapped protocol has.
+    pub(crate) fn ways(&self) -> BTreeMap<Protocol, Method> {
+        let chosen = |line: &&Line| matches!(line.state, State::Held { chosen: true, .. });
+        self.lines.values().filter(chosen).map(|line| (line.entry.protocol, line.entry.method)).collect()
+    }
+
     fn chosen(&self, protocol: Protocol) -> Option<SocketAddrV4> {
         self.lines.values().find_map(|line| match line.state {
             State::Held { external, chosen: true, .. } if line.entry.protocol == protocol => Some(external),
@@ -518,6 +533,7 @@ impl Plan {
                     Failure::Told(why) => why,
                     Failure::PortTaken => Why::PortTaken(line.entry.internal),
                     Failure::PermanentOnly => Why::PermanentOnly,
+                    Failure::Unneeded => return,
                 };
                 if let Why::PrivateWan(address) = why {
                     self.tell_wan(key.1, address);

@@ -232,6 +232,17 @@ fn a_second_answer_with_the_same_port_is_the_same_mapping_until_the_end() {
 }
 
 #[test]
+fn a_question_that_another_way_made_needless_leaves_nothing_behind() {
+    let mut test = Test::started(&[Udp]);
+    let actions = test.actions();
+    test.reply(&actions, Udp, Pcp, granted(PORT));
+    test.reply(&actions, Udp, NatPmp, Err(Failure::Unneeded));
+    assert_eq!(test.news(), [mapped(Udp, Pcp, PORT), Event::Done]);
+    assert_eq!(test.plan.entries().len(), 1);
+    assert_eq!(test.plan.ways(), BTreeMap::from([(Udp, Pcp)]));
+}
+
+#[test]
 fn a_second_answer_with_another_port_is_taken_back_and_the_chosen_one_renewed_after() {
     let mut test = Test::started(&[Udp]);
     let actions = test.actions();

@@ -24,49 +24,42 @@ const ONCE: TimeoutConfig = TimeoutConfig { max_retries: 0, ..ASKING };
 /// How soon a question notices that nobody wants to know any more.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// Makes or renews a mapping. Unanswered when `stop` is set meanwhile.
-pub(crate) fn ask(entry: Entry, lease: u32, stop: &AtomicBool) -> Result<Granted, Failure> {
-    let internal = NonZeroU16::new(entry.internal).ok_or(Failure::Told(Why::NoAnswer))?;
+/// Makes or renews a mapping. Unanswered when `stop` is set meanwhile. By NAT-PMP only if it
+/// is `needed` when the router has said where it is: slow routers keep one table for all protocols, and rewrite it for each.
+pub(crate) fn ask(entry: Entry, lease: u32, stop: &AtomicBool, needed: impl Fn() -> bool) -> Result<Granted, Failure> {
+    let internal = NonZeroU16::new(entry.internal).ok_or(Why::NoAnswer)?;
     let options = PortMappingOptions {
         external_port: NonZeroU16::new(entry.external),
         lifetime_seconds: Some(lease),
         timeout_config: Some(ASKING),
     };
     let gateway = GatewayAddress::IpV4(entry.gateway);
-    let granted = run(async {
-        let question = async {
-            match entry.method {
-                Method::Pcp => {
-                    let base =
-                        BaseMapRequest::new(gateway, IpAddr::V4(entry.client), protocol(entry.protocol), internal);
-                    pcp::port_mapping(base, Some(entry.nonce), None, options).await.map_err(pcp_failure).and_then(
-                        |mapping| {
-                            let PortMappingType::Pcp { external_ip, .. } = mapping.mapping_type() else {
-                                return Err(Why::NoOutsideAddress);
-                            };
-                            Ok((v4(external_ip)?, mapping))
-                        },
-                    )
-                }
-                Method::NatPmp | Method::Upnp => {
-                    // First where it would lead, so that a useless one is never made.
-                    let address =
-                        natpmp::external_address(gateway, Some(ASKING)).await.map_err(natpmp_failure).and_then(outside);
-                    match address {
-                        Ok(address) => natpmp::port_mapping(gateway, protocol(entry.protocol), internal, options)
-                            .await
-                            .map_err(natpmp_failure)
-                            .map(|mapping| (address, mapping)),
-                        Err(why) => Err(why),
-                    }
+    let (address, mapping) = run(unless(stop, async {
+        match entry.method {
+            Method::Pcp => {
+                let base = BaseMapRequest::new(gateway, IpAddr::V4(entry.client), protocol(entry.protocol), internal);
+                let mapping = pcp::port_mapping(base, Some(entry.nonce), None, options).await.map_err(pcp_failure)?;
+                match mapping.mapping_type() {
+                    PortMappingType::Pcp { external_ip, .. } => Ok((v4(external_ip)?, mapping)),
+                    PortMappingType::NatPmp => Err(Why::NoOutsideAddress.into()),
                 }
             }
-        };
-        unless(stop, question).await
-    });
-    let (address, mapping) = granted.map_err(Failure::Told)?;
+            Method::NatPmp | Method::Upnp => {
+                // First where it would lead, so that a useless one is never made.
+                let address = natpmp::external_address(gateway, Some(ASKING)).await.map_err(natpmp_failure)?;
+                let address = outside(address)?;
+                if !needed() {
+                    return Err(Failure::Unneeded);
+                }
+                let mapping = natpmp::port_mapping(gateway, protocol(entry.protocol), internal, options)
+                    .await
+                    .map_err(natpmp_failure)?;
+                Ok((address, mapping))
+            }
+        }
+    }))?;
     match mapping.lifetime() {
-        0 => Err(Failure::Told(Why::Broken("it mapped for no time at all".into()))),
+        0 => Err(Why::Broken("it mapped for no time at all".into()).into()),
         lease => Ok(Granted { external: SocketAddrV4::new(address, mapping.external_port().get()), lease }),
     }
 }
@@ -94,20 +87,20 @@ pub(crate) fn remove(entry: Entry, patient: bool) -> bool {
     !matches!(gone, Err(Why::NoAnswer))
 }
 
-fn run<T>(question: impl Future<Output = Result<T, Why>>) -> Result<T, Why> {
+fn run<T, E: From<Why>>(question: impl Future<Output = Result<T, E>>) -> Result<T, E> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build();
     match runtime {
         Ok(runtime) => runtime.block_on(question),
-        Err(error) => Err(Why::Broken(words(&error.to_string()))),
+        Err(error) => Err(Why::Broken(words(&error.to_string())).into()),
     }
 }
 
-async fn unless<T>(stop: &AtomicBool, question: impl Future<Output = Result<T, Why>>) -> Result<T, Why> {
+async fn unless<T>(stop: &AtomicBool, question: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
     let mut question = pin!(question);
     loop {
         match tokio::time::timeout(GLANCE, question.as_mut()).await {
             Ok(answer) => return answer,
-            Err(_) if stop.load(Ordering::Relaxed) => return Err(Why::NoAnswer),
+            Err(_) if stop.load(Ordering::Relaxed) => return Err(Why::NoAnswer.into()),
             Err(_) => {}
         }
     }

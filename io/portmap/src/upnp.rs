@@ -1,8 +1,10 @@
-//! Questions to a router that speaks UPnP IGD, through `igd-next`. Every call blocks, 4 s for the search and 10 s for the
+//! Questions to a router that speaks UPnP IGD, through `igd-next`. Every call blocks: 6 s for the search and 10 s for the
 //! rest at most.
 
 use std::net::{IpAddr, SocketAddr, SocketAddrV4};
-use std::time::Duration;
+use std::sync::mpsc;
+use std::thread::Builder;
+use std::time::{Duration, Instant};
 
 use igd_next::{AddPortError, Gateway, GetExternalIpError, GetGenericPortMappingEntryError, PortMappingProtocol};
 use igd_next::{GatewayIpVersion, RemovePortError, RequestError, SearchError, SearchOptions};
@@ -14,6 +16,8 @@ use crate::words::{Protocol, Why, outside, words};
 
 /// A router may wait 3 s, to spread answers over time.
 const SEARCH: Duration = Duration::from_secs(4);
+/// A search is one multicast, which Wi-Fi loses easily: more of them, so long after one another.
+const SEARCHES: [Duration; 3] = [Duration::from_millis(400), Duration::from_millis(1_200), SEARCH];
 /// Mappings of a router that are looked through for one of ours.
 const MOST_LISTED: u32 = 64;
 
@@ -37,6 +41,29 @@ const STANDARD: &[(&str, &[&str])] = &[
 
 /// Looks for the router on the network of the way out.
 pub(crate) fn search(way: Option<Way>) -> Result<(Gateway, Router), Why> {
+    let (sender, answers) = mpsc::channel();
+    let mut running = 0;
+    let mut failure = Why::NoAnswer;
+    for pause in SEARCHES {
+        let sender = sender.clone();
+        let one = move || drop(sender.send(search_once(way)));
+        running += usize::from(Builder::new().name("anywire-ssdp".into()).spawn(one).is_ok());
+        let next = Instant::now() + pause;
+        while running > 0 {
+            match answers.recv_timeout(next.saturating_duration_since(Instant::now())) {
+                Ok(Ok(found)) => return understand(found),
+                Ok(Err(why)) => {
+                    running -= 1;
+                    failure = why;
+                }
+                Err(_) => break,
+            }
+        }
+    }
+    Err(failure)
+}
+
+fn search_once(way: Option<Way>) -> Result<Gateway, Why> {
     let mut options = SearchOptions::default();
     options.timeout = Some(SEARCH);
     options.single_search_timeout = Some(SEARCH);
@@ -44,12 +71,14 @@ pub(crate) fn search(way: Option<Way>) -> Result<(Gateway, Router), Why> {
     if let Some(way) = way {
         options.bind_addr = SocketAddr::new(IpAddr::V4(way.local), 0);
     }
-    let mut found = igd_next::search_gateway(options).map_err(|error| match error {
-        SearchError::NoResponseWithinTimeout => Why::NoAnswer,
-        // No network that carries multicasts.
-        SearchError::IoError(_) => Why::NoAnswer,
+    igd_next::search_gateway(options).map_err(|error| match error {
+        // The second: no network that carries multicasts.
+        SearchError::NoResponseWithinTimeout | SearchError::IoError(_) => Why::NoAnswer,
         other => Why::Broken(words(&other.to_string())),
-    })?;
+    })
+}
+
+fn understand(mut found: Gateway) -> Result<(Gateway, Router), Why> {
     for (action, arguments) in STANDARD {
         let arguments = || arguments.iter().map(|name| (*name).to_owned()).collect();
         found.control_schema.entry((*action).to_owned()).or_insert_with(arguments);

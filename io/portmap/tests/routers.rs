@@ -48,12 +48,21 @@ impl Home {
         table.lines().filter(|line| line.contains("forward '")).map(str::to_owned).collect()
     }
 
-    /// The mappings of a router whose NAT is the kernel's.
-    fn kernel_mappings(&self) -> String {
-        let mut command = Command::new("nft");
-        command.args(["list", "ruleset"]);
-        let output = self.lab.exec("a.router", command, SOON).unwrap();
-        String::from_utf8_lossy(&output.stdout).lines().filter(|line| line.contains("dnat")).collect()
+    /// Waits until a router whose NAT is the kernel's maps these ports and no others.
+    fn kernel_has(&self, ports: &[&str], probe: &Program) {
+        let end = Instant::now() + SOON;
+        loop {
+            let mut command = Command::new("nft");
+            command.args(["list", "ruleset"]);
+            let output = self.lab.exec("a.router", command, SOON).unwrap();
+            let rules = String::from_utf8_lossy(&output.stdout).into_owned();
+            let rules: Vec<&str> = rules.lines().filter(|line| line.contains("dnat ip to")).collect();
+            if rules.len() == ports.len() && ports.iter().all(|port| rules.iter().any(|rule| rule.contains(port))) {
+                return;
+            }
+            assert!(Instant::now() < end, "{ports:?} in {rules:?}\n{}", probe.output());
+            std::thread::sleep(Duration::from_millis(50));
+        }
     }
 }
 
@@ -139,18 +148,18 @@ fn behind_a_real_daemon_one_table_serves_all_ways_and_is_empty_after() {
     says(&probe, "Mapped { protocol: Udp");
     says(&probe, "Mapped { protocol: Tcp");
     says(&probe, "Done");
-    // What answered second is settled by now.
+    // What answered second is settled by then.
     std::thread::sleep(Duration::from_secs(1));
-    let table = home.kernel_mappings();
-    assert!(table.contains("7777") && table.contains("7778"), "{table}");
+    home.kernel_has(&["7777", "7778"], &probe);
     probe.say("renew").unwrap();
     std::thread::sleep(Duration::from_secs(1));
-    let said = probe.output();
-    assert!(!said.contains("Lost"), "{said}");
-    assert!(home.kernel_mappings().contains("7777"), "{said}");
+    home.kernel_has(&["7777", "7778"], &probe);
+    assert!(!probe.output().contains("Lost"), "{}", probe.output());
     ends(probe);
-    let table = home.kernel_mappings();
-    assert!(!table.contains("7777") && !table.contains("7778"), "{table}\n{said}");
+    // A daemon that took more than 2 s, on a busy machine, leaves it to the next start.
+    let next = home.probe("");
+    home.kernel_has(&[], &next);
+    ends(next);
 }
 
 #[test]
@@ -252,8 +261,8 @@ fn behind_a_carrier_nothing_is_mapped_and_the_outside_address_shows_why() {
     assert!(said.contains("by: NatPmp, why: PrivateWan(100."), "{said}");
     assert!(said.contains("by: Pcp, why: PrivateWan(100."), "{said}");
     assert!(!said.contains("Mapped"), "{said}");
-    assert_eq!(home.mappings(), Vec::<String>::new());
     ends(probe);
+    assert_eq!(home.mappings(), Vec::<String>::new());
 }
 
 #[test]
