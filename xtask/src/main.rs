@@ -119,6 +119,8 @@ fn test(report: &mut Report) {
             "20",
         ]),
     );
+    let nat = ["run", "--release", "-q", "-p", "anywire-world", "--bin", "natworlds", "--"];
+    report.counted("homes behind routers", cargo(&[&nat[..], &["--worlds", "500", "--changes", "1000"]].concat()));
     fuzz::replay(report);
 }
 

@@ -13,6 +13,8 @@ Usage: natworlds [--worlds N] [--changes N]     N worlds over every pair of home
        natworlds --pair HOST JOINER SEED        one world with its log
        natworlds --roam HOST JOINER SEED        one world of changes with its log";
 
+/// Ninety-nine of a hundred changes make no frame later than this.
+const LATE_MAX: Duration = Duration::from_millis(200);
 /// Changes of path in one world.
 const CHANGES: u32 = 10;
 
@@ -160,5 +162,9 @@ fn report(done: &[(String, Outcome)]) -> usize {
         at(99),
         at(100)
     );
+    if at(99) > LATE_MAX.as_millis() {
+        failed += 1;
+        println!("FAILED more than one change in a hundred made frames late by over {} ms", LATE_MAX.as_millis());
+    }
     failed
 }

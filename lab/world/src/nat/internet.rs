@@ -129,7 +129,8 @@ impl Internet {
 
     /// The router of a home forgets its mappings, and has another address where `moves` says so.
     pub fn rebind(&mut self, home: usize, moves: bool) {
-        let octet = 100 + self.dice.below(100) as u8;
+        // No two homes have one address.
+        let octet = 100 + 2 * self.dice.below(50) as u8 + (home % 2) as u8;
         if let Some(nat) = &mut self.homes[home].nat {
             if moves {
                 nat.readdress(Ipv4Addr::new(203, 0, 113, octet).into());
