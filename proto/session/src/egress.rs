@@ -144,6 +144,11 @@ impl Egress {
         self.queue.is_empty() && self.held.is_none()
     }
 
+    /// How many items wait.
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
     /// Queues a complete datagram.
     pub(crate) fn packet(&mut self, path: Path, bytes: impl Into<Bytes>) {
         self.queue.push_back(Item::Packet { path, bytes: bytes.into() });

@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use seam::Path;
 
 /// Salts remembered at most. A session has at most 200 players; a salt changes when a process wraps its counter.
-const MAX_SALTS: usize = 1024;
+pub(crate) const MAX_SALTS: usize = 1024;
 /// Moves under proof at once.
-const MAX_MOVES: usize = 64;
+pub(crate) const MAX_MOVES: usize = 64;
 /// A proof that does not come within this time is forgotten.
 const MOVE_TTL: Duration = Duration::from_secs(3);
 /// Longest message kept until then.
@@ -41,6 +41,11 @@ struct Owner {
 }
 
 impl Salts {
+    /// How many salts are remembered, and addresses under proof.
+    pub(crate) fn held(&self) -> (usize, usize) {
+        (self.owners.len(), self.moves.len())
+    }
+
     /// The path a salt belongs to.
     pub(crate) fn owner(&self, salt: [u8; 4]) -> Option<Path> {
         self.owners.get(&salt).map(|owner| owner.path)

@@ -445,6 +445,20 @@ impl Session {
         Tally { too_old, ..self.tally.clone() }
     }
 
+    /// How much is held at the moment of what strangers and players can make it hold: what, how much, and its bound.
+    #[must_use]
+    pub fn held(&self) -> [(&'static str, usize, usize); 6] {
+        let (salts, moves) = self.salts.held();
+        [
+            ("events", self.events.len(), 2 * EVENTS),
+            ("items to send", self.egress.len(), 2 * crate::egress::QUEUE),
+            ("bytes of unfinished messages", self.reassembly.held(), Bounds::default().bytes_total),
+            ("salts", salts, crate::salts::MAX_SALTS),
+            ("addresses under proof", moves, crate::salts::MAX_MOVES),
+            ("dials", self.dials.len(), 512),
+        ]
+    }
+
     /// Counters of the routing of game frames.
     #[must_use]
     pub fn frames(&self) -> mesh::Stats {
