@@ -5,10 +5,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use anywire_world::sim::{Failure, Plan, run};
+use anywire_world::sim::{Failure, Plan, REGRESSIONS, run};
 
 const HELP: &str = "\
-Usage: worlds [--seeds N] [--first S] [--big N]     N worlds from seed S on (default 200 from 0), and N big ones
+Usage: worlds [--seeds N] [--first S] [--big N]     N worlds from seed S on (default 200 from 0), and N big ones,
+                                                    after every seed that once failed
        worlds --seed S [--big]                      one world with every event of every player";
 
 struct Job {
@@ -53,8 +54,10 @@ fn main() -> ExitCode {
         }
     }
     many(
-        (0..big)
-            .map(|n| Job { seed: first + n, big: true })
+        REGRESSIONS
+            .iter()
+            .map(|(seed, _)| Job { seed: *seed, big: false })
+            .chain((0..big).map(|n| Job { seed: first + n, big: true }))
             .chain((0..seeds).map(|n| Job { seed: first + n, big: false }))
             .collect(),
     )

@@ -8,8 +8,11 @@ mod network;
 mod node;
 mod plan;
 mod play;
+mod regressions;
+mod strangers;
 
 pub use network::{Faults, Network};
 pub use node::Node;
 pub use plan::{Plan, Player};
 pub use play::{Failure, Report, run};
+pub use regressions::REGRESSIONS;

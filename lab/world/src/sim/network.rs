@@ -6,6 +6,8 @@ use std::time::{Duration, Instant};
 
 use seam::{Dice, PooledBuf};
 
+use super::strangers::is_stranger;
+
 /// What a network does to datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Faults {
@@ -35,13 +37,15 @@ pub struct Network {
     cut: BTreeSet<(SocketAddr, SocketAddr)>,
     /// Bytes put on the wire so far.
     pub bytes: u64,
+    /// What was sent to addresses outside of the session.
+    pub outside: Vec<Vec<u8>>,
 }
 
 impl Network {
     /// A network without traffic.
     #[must_use]
     pub fn new(faults: Faults, dice: Dice) -> Self {
-        Self { faults, dice, flights: BTreeMap::new(), count: 0, cut: BTreeSet::new(), bytes: 0 }
+        Self { faults, dice, flights: BTreeMap::new(), count: 0, cut: BTreeSet::new(), bytes: 0, outside: Vec::new() }
     }
 
     /// Nothing passes between these two any more.
@@ -52,12 +56,20 @@ impl Network {
     /// Puts a datagram on its way.
     pub fn send(&mut self, now: Instant, from: SocketAddr, to: SocketAddr, bytes: Vec<u8>) {
         self.bytes += bytes.len() as u64;
+        if is_stranger(to) {
+            return self.outside.push(bytes);
+        }
         if self.cut.contains(&(from.min(to), from.max(to))) || self.dice.chance(self.faults.loss) {
             return;
         }
         if self.dice.chance(self.faults.duplicate) {
             self.fly(now, from, to, bytes.clone());
         }
+        self.fly(now, from, to, bytes);
+    }
+
+    /// Puts a datagram on its way that the faults spare.
+    pub fn inject(&mut self, now: Instant, from: SocketAddr, to: SocketAddr, bytes: Vec<u8>) {
         self.fly(now, from, to, bytes);
     }
 

@@ -51,6 +51,8 @@ pub struct Plan {
     pub frame_every: Duration,
     /// The game starts then.
     pub starts: Option<Duration>,
+    /// Strangers make trouble until the faults stop.
+    pub hostile: bool,
 }
 
 impl Plan {
@@ -100,7 +102,8 @@ impl Plan {
             .then(|| (Duration::from_millis(4000 + dice.below(6000)), Duration::from_millis(1000 + dice.below(8000))));
         let starts = dice.chance(0.5).then(|| Duration::from_millis(3000 + dice.below(12_000)));
         let frame_every = Duration::from_millis(200 + 60 * joiners as u64);
-        Self { seed, faults, relay, old_host, players, cut, stall, frame_every, starts }
+        let hostile = dice.chance(1.0 / 3.0);
+        Self { seed, faults, relay, old_host, players, cut, stall, frame_every, starts, hostile }
     }
 }
 

@@ -5,14 +5,17 @@ use std::fmt;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use lobby::End;
+use lobby::{End, State};
 use seam::Dice;
 use session::{Command, GameSide, HostConfig, JoinConfig, Local, RELEASE, Session};
 
 use super::node::{FrameId, frame, shape};
 use super::plan::{AGREED_AT, CALM_AT, END_AT, dice_of};
+use super::strangers::Strangers;
 use super::{Faults, Network, Node, Plan};
 
+/// Time between two bursts of the strangers.
+const TROUBLE_EVERY: Duration = Duration::from_millis(170);
 /// Turns one node may take at one instant; more means that it spins.
 const TURNS: u32 = 20_000;
 
@@ -58,6 +61,8 @@ enum Act {
     Calm,
     Agreed,
     LastFrame(usize),
+    Trouble,
+    Second,
 }
 
 struct World<'p> {
@@ -77,6 +82,7 @@ struct World<'p> {
     dice: Dice,
     report: Report,
     why: Vec<String>,
+    strangers: Option<Strangers>,
     traced: bool,
 }
 
@@ -124,6 +130,7 @@ impl<'p> World<'p> {
             dice,
             report: Report { players: count, ..Report::default() },
             why: Vec::new(),
+            strangers: plan.hostile.then(|| Strangers::new(dice_of(plan.seed ^ 0x0057_4A46))),
             traced,
         };
         world.schedule();
@@ -170,6 +177,16 @@ impl<'p> World<'p> {
             }
             let when = AGREED_AT + Duration::from_millis(100 + self.dice.below(500));
             self.at(when, Act::LastFrame(index));
+        }
+        if self.strangers.is_some() {
+            let mut when = Duration::from_secs(1);
+            while when < CALM_AT {
+                self.at(when, Act::Trouble);
+                when += TROUBLE_EVERY;
+            }
+        }
+        for second in 1..END_AT.as_secs() {
+            self.at(Duration::from_secs(second), Act::Second);
         }
         self.at(CALM_AT, Act::Calm);
         self.at(AGREED_AT, Act::Agreed);
@@ -301,6 +318,9 @@ impl<'p> World<'p> {
         }
         let mut touched = BTreeSet::new();
         while let Some((from, to, bytes)) = self.network.arrived(self.now) {
+            if let Some(strangers) = &mut self.strangers {
+                strangers.overhear(from, to, &bytes);
+            }
             let Some(index) = self.by_address.get(&to).copied() else { continue };
             let Some(node) = &mut self.nodes[index] else { continue };
             if node.stalled_until.is_some_and(|until| until > self.now) {
@@ -362,6 +382,8 @@ impl<'p> World<'p> {
             Act::Frame(index) => {
                 self.frame(index);
             }
+            Act::Trouble => self.trouble(),
+            Act::Second => self.check_memory(),
             Act::Calm => {
                 let delay = self.plan.faults.delay;
                 self.network.faults = Faults { delay, ..Faults::default() };
@@ -370,6 +392,37 @@ impl<'p> World<'p> {
             Act::LastFrame(index) => {
                 if let Some(id) = self.frame(index) {
                     self.last.push(id);
+                }
+            }
+        }
+    }
+
+    fn trouble(&mut self) {
+        let target = if self.dice.chance(0.6) { 0 } else { self.dice.below(self.nodes.len() as u64) as usize };
+        let member = self.dice.below(self.nodes.len() as u64) as usize;
+        let code = self.nodes[0].as_ref().and_then(|host| host.code.clone());
+        let at = |index: usize| self.nodes[index].as_ref().map(|node| node.address);
+        // Whoever is not in yet believes an unauthenticated reject (netpunch wire, section 4.3), which the host sends
+        // when somebody else writes in its name.
+        let is_in = |index: usize| self.nodes[index].as_ref().is_some_and(|node| node.state == State::Connected);
+        let (Some(target), Some(member), Some(strangers)) =
+            (at(target), at(member).filter(|_| is_in(member)), &mut self.strangers)
+        else {
+            return;
+        };
+        strangers.learn(code.as_deref().unwrap_or_default());
+        for (from, to, bytes) in strangers.burst(target, member) {
+            self.network.inject(self.now, from, to, bytes);
+        }
+    }
+
+    /// Nothing in a session grows without a bound, whoever sends whatever.
+    fn check_memory(&mut self) {
+        for node in self.nodes.iter().flatten() {
+            let Some(session) = &node.session else { continue };
+            for (what, held, bound) in session.held() {
+                if held > bound {
+                    self.why.push(format!("node {} holds {held} {what}, more than {bound}", node.index));
                 }
             }
         }
@@ -451,8 +504,9 @@ impl<'p> World<'p> {
                 }
             }
             for ((from, text), times) in &node.chat {
-                // The text of a player that rejoined under its old name is still its own.
-                if *times > 1 && node.end != Some(End::Quit) {
+                // The text of a player that rejoined under its old name is still its own. A program's own notes to its
+                // player tell of events, and an event may happen twice.
+                if *times > 1 && from != "MULTIPLAYER" && node.end != Some(End::Quit) {
                     self.why.push(format!("node {} read '{text}' of {from} {times} times", node.index));
                 }
             }
@@ -468,6 +522,10 @@ impl<'p> World<'p> {
                     self.why.push(format!("frame {id:?} of the last part never reached node {}", node.index));
                 }
             }
+        }
+        if let Some(strangers) = &mut self.strangers {
+            self.network.outside.iter().for_each(|bytes| strangers.hear(bytes));
+            self.why.extend(strangers.excess(END_AT.as_secs()));
         }
         self.report.bytes = self.network.bytes;
     }
