@@ -98,3 +98,21 @@ fn a_signal_leaves_the_terminal_clean_as_well() {
     child.0.wait().unwrap();
     assert_clean(&seen);
 }
+
+#[test]
+fn a_terminal_that_is_closed_ends_the_program() {
+    let Some(mut child) = panel("closed") else { return };
+    let mut seen = Vec::new();
+    until(&mut child, &mut seen, "leave");
+    let text = String::from_utf8_lossy(&seen).into_owned();
+    let pid = text.split("pid=").nth(1).and_then(|rest| rest.split('.').next()).unwrap();
+    let process = std::path::Path::new("/proc").join(pid);
+    let is_program = || std::fs::read_to_string(process.join("comm")).is_ok_and(|name| name.trim() == "anywire");
+    assert!(is_program());
+    drop(child);
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while is_program() {
+        assert!(Instant::now() < deadline, "process {pid} lives on without a terminal");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
