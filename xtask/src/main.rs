@@ -5,6 +5,7 @@
 
 mod fuzz;
 mod law;
+mod pages;
 mod report;
 mod setup;
 mod windows;
@@ -38,7 +39,10 @@ fn main() -> ExitCode {
             windows::check(&mut report);
             report.step("benchmarks", cargo(&["run", "--release", "-q", "-p", "anywire-cli", "--", "bench", "all"]));
         }
-        ["law"] => law::check(&mut report),
+        ["law"] => {
+            law::check(&mut report);
+            pages::check(&mut report);
+        }
         ["vectors", dir] => return vectors(dir),
         ["worlds", rest @ ..] => return worlds(rest),
         ["fuzz", rest @ ..] => match fuzz_args(rest) {
@@ -69,6 +73,7 @@ fn fuzz_args<'a>(words: &[&'a str]) -> Option<(Option<&'a str>, u64)> {
 /// Every test once.
 fn test(report: &mut Report) {
     law::check(report);
+    pages::check(report);
     report.step("formatting", cargo(&["fmt", "--all", "--check"]));
     // The pure rooms' ban on clocks holds for what ships; their tests start virtual time from a real instant.
     report.step("lints", cargo(&["clippy", "--workspace", "-q", "--", "-D", "warnings"]));

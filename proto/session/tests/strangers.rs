@@ -6,7 +6,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use anywire_session::{Command, Event, GameSide, HostConfig, JoinConfig, LOBBY, Local, RELEASE, Session};
+use anywire_session::{Command, Event, GAME, GameSide, HostConfig, JoinConfig, LOBBY, Local, RELEASE, Session};
 use bytes::BytesMut;
 use seal::{OVERHEAD, Sealer, SessionKey};
 use seam::{Dice, Path, Refused};
@@ -47,6 +47,34 @@ fn joiner_path() -> Path {
     at([192, 0, 2, 2], 4001)
 }
 
+fn local(path: Path) -> Local {
+    let lan = match path.remote.ip() {
+        std::net::IpAddr::V4(ip) => Some(ip),
+        std::net::IpAddr::V6(_) => None,
+    };
+    Local { port: path.remote.port(), lan, ..Local::default() }
+}
+
+fn host_config(game: GameSide) -> HostConfig {
+    HostConfig {
+        version: RELEASE.to_owned(),
+        name: "ada".to_owned(),
+        lobby_name: String::new(),
+        password: None,
+        relay_only: false,
+        companies: false,
+        secret: SECRET,
+        game,
+        local: local(host_path()),
+        stun: Vec::new(),
+        max_players: 200,
+        impair: None,
+        extensions: true,
+        rendezvous: None,
+        guess: true,
+    }
+}
+
 impl Air {
     fn new() -> Self {
         let air = Self::open(None);
@@ -57,31 +85,6 @@ impl Air {
     /// The joiner comes with `password`, though the code is not locked.
     fn open(password: Option<&str>) -> Self {
         let now = Instant::now();
-        let local = |path: Path| Local {
-            port: path.remote.port(),
-            lan: match path.remote.ip() {
-                std::net::IpAddr::V4(ip) => Some(ip),
-                std::net::IpAddr::V6(_) => None,
-            },
-            ..Local::default()
-        };
-        let host = HostConfig {
-            version: RELEASE.to_owned(),
-            name: "ada".to_owned(),
-            lobby_name: String::new(),
-            password: None,
-            relay_only: false,
-            companies: false,
-            secret: SECRET,
-            game: GameSide::Inside,
-            local: local(host_path()),
-            stun: Vec::new(),
-            max_players: 200,
-            impair: None,
-            extensions: true,
-            rendezvous: None,
-            guess: true,
-        };
         let profile = joincode::Profile {
             lan: Some(std::net::SocketAddrV4::new(Ipv4Addr::new(192, 0, 2, 1), 4000)),
             secret: Some(SECRET),
@@ -102,7 +105,7 @@ impl Air {
             rendezvous: None,
             guess: true,
         };
-        let host = Session::host(host, [1; 32], now, 1_790_000_000);
+        let host = Session::host(host_config(GameSide::Inside), [1; 32], now, 1_790_000_000);
         let joiner = Session::join(joiner, [2; 32], now, 1_790_000_000);
         let mut air = Self { now, host, joiner, heard: vec![], told: vec![], spied: vec![], answers: vec![] };
         air.pass(Duration::from_secs(2));
@@ -254,6 +257,16 @@ fn a_joiners_profile_carries_the_port_it_is_bound_to() {
     let Ok(joincode::Code::Plain(profile)) = joincode::parse(&profile) else { panic!("a plain code: {profile}") };
     assert_eq!(profile.lan.map(SocketAddr::from), Some(joiner_path().remote));
     assert_eq!(profile.secret, None);
+}
+
+#[test]
+fn frames_of_the_game_come_from_its_own_port_alone() {
+    let (now, bridge) = (Instant::now(), SocketAddr::from((Ipv4Addr::LOCALHOST, 7771)));
+    let mut host = Session::host(host_config(GameSide::Loopback { bridge }), [1; 32], now, 0);
+    let other = SocketAddr::from((Ipv4Addr::LOCALHOST, 7772));
+    let from = |remote| Path::new(GAME, remote);
+    assert_eq!(host.handle_datagram(now, from(other), BytesMut::from("frame")), Err(Refused::NotAllowed));
+    assert_eq!(host.handle_datagram(now, from(bridge), BytesMut::from("frame")), Ok(()));
 }
 
 #[test]

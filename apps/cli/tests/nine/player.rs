@@ -45,7 +45,7 @@ impl Player {
     pub(crate) fn open(&mut self, words: &[&str]) {
         let log = File::options().create(true).append(true).open(self.dir.join("stderr.log")).unwrap();
         let mut command = Command::new(env!("CARGO_BIN_EXE_anywire"));
-        command.args(words).args(["--name", &self.name, "--local-port", "0", "--ui", "none"]);
+        command.args(words).args(["--name", &self.name, "--local-port", "0", "--ui", "none", "--rendezvous", "off"]);
         command.args(["--game-relay-port", &self.stub.relay().to_string()]);
         command.args(["--game-local-port", &self.stub.port().to_string()]);
         command.arg("--io-dir").arg(&self.dir).env("TPF2MP_STUN", "off");
