@@ -266,7 +266,8 @@ impl Client {
         }
         let free = |kind| !self.flies(kind);
         let announce = self.publishing.as_ref().filter(|_| free(Kind::Announce)).map(|p| (p.due, "announce"));
-        let leave = self.leaving.front().filter(|_| free(Kind::Leave)).map(|_| (self.now, "leave"));
+        let leave =
+            self.leaving.front().filter(|_| free(Kind::Leave) && free(Kind::Announce)).map(|_| (self.now, "leave"));
         let knock = self.knocking.as_ref().filter(|k| free(Kind::Knock) && !k.sealing).map(|k| (k.due, "knock"));
         let poll = self.listening.as_ref().filter(|_| free(Kind::Poll)).map(|l| (l.due, "poll for knocks"));
         let list = (self.list_due && free(Kind::List)).then_some((self.now, "list"));
@@ -276,7 +277,9 @@ impl Client {
     /// Sends what is due.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
-        if let Some(id) = self.leaving.front().cloned().filter(|_| !self.flies(Kind::Leave)) {
+        // An announce that arrives behind it would put the row back.
+        let free = !self.flies(Kind::Leave) && !self.flies(Kind::Announce);
+        if let Some(id) = self.leaving.front().cloned().filter(|_| free) {
             self.leaving.pop_front();
             self.send(now, Kind::Leave, HttpMethod::Post, format!("{}/leave", self.base), write_leave(&id));
         }

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use lobby::{End, Mode, Roster, State};
 use seam::LinkStats;
 
-use crate::Via;
+use crate::{Publish, Via};
 
 /// What a player or a game asks of its session.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,6 +49,8 @@ pub enum Command {
     },
     /// A frame of the game in this process.
     Frame(Bytes),
+    /// List the lobby publicly from now on, or no more.
+    Publish(Option<Publish>),
     /// Leave, telling everybody.
     Quit,
 }

@@ -19,6 +19,7 @@ mod ingress;
 mod joiner;
 mod observing;
 mod obstacle;
+mod publish;
 mod reach;
 mod relay;
 mod rooms;
@@ -30,6 +31,7 @@ mod ways;
 pub use config::{GameSide, HostConfig, JoinConfig, Local, RELEASE, StunServer};
 pub use event::{Command, Event};
 pub use obstacle::{Obstacle, Via};
+pub use publish::Publish;
 pub use session::{Session, Tally};
 
 use seam::SocketId;

@@ -31,6 +31,7 @@ impl Session {
                 self.on_mesh(event);
             }
             moved |= self.pump_reach();
+            moved |= self.pump_listing();
             if !moved {
                 break;
             }

@@ -17,6 +17,7 @@ use stun::Observation;
 use crate::egress::Egress;
 use crate::joiner::JoinSide;
 use crate::observing::{Observing, profile};
+use crate::publish::Listing;
 use crate::reach::Reach;
 use crate::salts::Salts;
 use crate::{Command, Event, GameSide, HostConfig, JoinConfig, Local, StunServer};
@@ -103,6 +104,10 @@ pub struct Session {
     pub(crate) over: bool,
     /// The master's help, where there is one.
     pub(crate) reach: Option<Box<Reach>>,
+    /// A host's row in the public list.
+    pub(crate) listing: Option<Box<Listing>>,
+    /// A host's code as it was given out last.
+    pub(crate) code: Option<String>,
     /// Any datagram came from outside.
     pub(crate) arrived: bool,
     /// When a joiner began to dial its host.
@@ -190,6 +195,8 @@ impl Session {
             fragment_id: dice.u32(),
             over: false,
             reach: None,
+            listing: None,
+            code: None,
             arrived: false,
             dialled_at: now,
             stun_servers: Vec::new(),
@@ -262,6 +269,7 @@ impl Session {
     pub fn handle_reply(&mut self, now: Instant, id: RequestId, reply: Reply) {
         self.now = now;
         let Some(reply) = self.reach_reply(id, reply) else { return self.pump() };
+        let Some(reply) = self.listing_reply(id, reply) else { return self.pump() };
         match reply {
             Reply::Resolved(addresses) => {
                 self.observing.resolved(id, &addresses);
@@ -287,6 +295,7 @@ impl Session {
         self.observe_again();
         self.joiner_timeout();
         self.reach_timeout();
+        self.listing_timeout();
         if !self.over && now >= self.links_at {
             self.links_at = now + LINKS_EVERY;
             let links = Arc::new(self.links());
@@ -314,6 +323,10 @@ impl Session {
             self.mesh.local_frame(now, frame.into());
             return self.pump();
         }
+        if let Command::Publish(publish) = command {
+            self.publish(publish);
+            return self.pump();
+        }
         match &mut self.role {
             Role::Host(side) => {
                 let lobby = &mut side.lobby;
@@ -335,8 +348,11 @@ impl Session {
                             self.log(format!("[host] nobody called '{player}' to remove"));
                         }
                     }
-                    Command::Quit => lobby.close(now),
-                    Command::Log(_) | Command::Frame(_) => {}
+                    Command::Quit => {
+                        lobby.close(now);
+                        self.unlist();
+                    }
+                    Command::Log(_) | Command::Frame(_) | Command::Publish(_) => {}
                 }
             }
             Role::Joiner(side) => {
@@ -352,7 +368,7 @@ impl Session {
                     Command::Note(text) => lobby.note(now, &text),
                     Command::Quit => self.quit_joiner(),
                     Command::Kick { .. } => self.log("[join] only the host removes players".to_owned()),
-                    Command::Frame(_) => {}
+                    Command::Frame(_) | Command::Publish(_) => {}
                 }
             }
         }
@@ -399,7 +415,7 @@ impl Session {
             return Some((self.now, "events or requests to fetch"));
         }
         let rooms = if self.over {
-            [None; 9]
+            [None; 10]
         } else {
             let lobby = match &self.role {
                 Role::Host(side) => side.lobby.poll_timeout(),
@@ -414,6 +430,7 @@ impl Session {
                 Some((self.links_at.min(self.stats_at), "statistics")),
                 self.reassembly.poll_timeout(),
                 self.reach_deadline(),
+                self.listing_deadline(),
                 self.observe_at.map(|at| (at, "the own address again")),
             ]
         };
@@ -498,6 +515,14 @@ impl Session {
             self.tally.events_dropped += 1;
             return;
         }
+        match &event {
+            Event::Code(code) => {
+                self.code = Some(code.clone());
+                self.row_changed();
+            }
+            Event::Roster(_) => self.row_changed(),
+            _ => {}
+        }
         self.events.push_back(event);
     }
 
@@ -516,6 +541,7 @@ impl Session {
         if self.over {
             return;
         }
+        self.unlist();
         self.push(Event::Ended(end));
         self.over = true;
     }
