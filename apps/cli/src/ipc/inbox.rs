@@ -235,6 +235,20 @@ mod tests {
     }
 
     #[test]
+    fn every_command_of_the_guide_is_understood() {
+        let guide = include_str!("../../../../docs/guide/game-side.md");
+        let commands: Vec<&str> = guide
+            .lines()
+            .filter_map(|line| line.strip_prefix("| `")?.split('`').next())
+            .filter(|line| line.starts_with('{'))
+            .collect();
+        assert!(commands.len() >= 8, "{commands:?}");
+        for command in commands {
+            assert!(matches!(read(command.as_bytes()), Asked::Session(_)), "{command}");
+        }
+    }
+
+    #[test]
     fn half_a_line_waits_for_its_end() {
         let dir = Dir::new("in-half");
         let mut inbox = Inbox::create(dir.path()).unwrap();
