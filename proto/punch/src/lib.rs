@@ -9,6 +9,9 @@
 //!   share a rate limit, so a forged source address gets nothing worth having. H of our own that comes back to
 //!   ourselves (two homes with the same private addresses) is not answered: a machine never dials itself.
 //! * **Punch.** H goes toward who knocked at the master, every 200 ms for 15 s, so that their hellos get in.
+//! * **Guess.** A router with another port per destination often counts them up. Whoever keeps its own port punches toward
+//!   the next 24 for 4 s; one of them is the one the other's hellos come from. Random ports are not guessed: from one
+//!   socket that is hopeless.
 //! * **Prove.** An authenticated frame from a new address may be a replay from elsewhere. [`Punch::challenge`] sends it
 //!   a token of its own; only who receives there can echo it.
 //! * **Hold.** A live path is probed with H every 2 s. Every peer answers, old ones too, so round trip and loss are
@@ -32,7 +35,7 @@ pub use link::LINKS_MAX;
 pub use observe::SERVERS_MAX;
 pub use punch::{Config, Event, Punch};
 pub use stun::Observation;
-pub use toward::{TOWARD_FOR, TOWARD_MAX};
+pub use toward::{GUESSES, TOWARD_FOR, TOWARD_MAX};
 
 /// Bytes that name one question: whoever echoes them received them.
 type Token = [u8; 8];

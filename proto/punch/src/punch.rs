@@ -14,7 +14,7 @@ use crate::dial::{DialId, Dials};
 use crate::link::Links;
 use crate::observe::Round;
 use crate::outgoing::Outgoing;
-use crate::toward::Towards;
+use crate::toward::{TOWARD_FOR, Towards, guesses};
 
 /// Answers to strangers: 1,024 buckets of 64 at once and one more per 20 ms. A dialler needs one per 100 ms.
 const STRANGER_SLOTS: usize = 1_024;
@@ -69,7 +69,7 @@ pub enum Event {
 
 /// Dialling, answering, proving, holding, observing: see the crate's documentation.
 ///
-/// Bounds: 512 dials of 16 candidates, 64 challenges, 64 addresses punched toward, 512 held paths of 32 remembered probes, 16 STUN servers, 16,384
+/// Bounds: 512 dials of 16 candidates, 64 challenges, 64 addresses punched toward, 64 guessed ones, 512 held paths of 32 remembered probes, 16 STUN servers, 16,384
 /// datagrams and 256 KiB of echoes waiting to be sent. Strangers cost no memory.
 #[derive(Clone, Debug)]
 pub struct Punch {
@@ -83,6 +83,7 @@ pub struct Punch {
     dials: Dials,
     challenges: Challenges,
     towards: Towards,
+    guesses: Towards,
     links: Links,
     round: Option<Round>,
     out: Outgoing,
@@ -105,6 +106,7 @@ impl Punch {
             dials: Dials::default(),
             challenges: Challenges::default(),
             towards: Towards::default(),
+            guesses: Towards::default(),
             links,
             round: None,
             out: Outgoing::default(),
@@ -150,7 +152,16 @@ impl Punch {
     /// reach nobody are passed over; of more than 64, those with the least time left go.
     pub fn punch_toward(&mut self, now: Instant, targets: impl IntoIterator<Item = SocketAddr>) {
         for target in targets {
-            self.towards.start(now, target, &mut self.dice);
+            self.towards.start(now, target, TOWARD_FOR, &mut self.dice);
+        }
+        self.handle_timeout(now);
+    }
+
+    /// Punches toward the ports that a router with another port per destination gives out after `observed`, if it counts
+    /// them up: H to the next 24 every 200 ms for 4 s.
+    pub fn guess(&mut self, now: Instant, observed: SocketAddr) {
+        for (target, time) in guesses(observed) {
+            self.guesses.start(now, target, time, &mut self.dice);
         }
         self.handle_timeout(now);
     }
@@ -158,6 +169,7 @@ impl Punch {
     /// Who was punched toward at this address is a peer now.
     pub fn met(&mut self, target: SocketAddr) {
         self.towards.stop(target);
+        self.guesses.stop_all(target.ip());
     }
 
     /// Sends a held path a probe now, whenever the next would be due. False when it is not held.
@@ -245,6 +257,7 @@ impl Punch {
         self.dials.handle_timeout(now, self.config.socket, &mut self.out, &mut self.events);
         self.challenges.handle_timeout(now, &mut self.out, &mut self.events);
         self.towards.handle_timeout(now, self.config.socket, &mut self.out);
+        self.guesses.handle_timeout(now, self.config.socket, &mut self.out);
         self.links.handle_timeout(now, &mut self.dice, &mut self.out);
         if let Some(round) = &mut self.round {
             if let Some(observation) = round.poll(now) {
@@ -279,6 +292,7 @@ impl Punch {
             self.dials.poll_timeout(),
             self.challenges.poll_timeout(),
             self.towards.poll_timeout(),
+            self.guesses.poll_timeout(),
             self.links.poll_timeout(),
             round,
         ]
@@ -292,6 +306,7 @@ impl Punch {
             && (self.dials.is_own(token)
                 || self.challenges.is_own(token)
                 || self.towards.is_own(token)
+                || self.guesses.is_own(token)
                 || self.links.is_own(from, token))
         {
             self.dials.reached_self(token, from);
@@ -316,7 +331,7 @@ impl Punch {
             self.events.push_back(answered?);
             return Ok(());
         }
-        if self.towards.is_own(token) {
+        if self.towards.is_own(token) || self.guesses.is_own(token) {
             return Ok(());
         }
         self.links.answered(now, from, token)

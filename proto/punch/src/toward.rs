@@ -4,7 +4,7 @@
 //! (netpunch wire, section 11.3).
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use np1::Kind;
@@ -18,6 +18,17 @@ use crate::outgoing::Outgoing;
 pub const TOWARD_MAX: usize = 64;
 /// How long an address is punched toward after its last knock (netpunch wire, section 23).
 pub const TOWARD_FOR: Duration = Duration::from_secs(15);
+
+/// Ports guessed behind one that was observed, and for how long: 24 datagrams every 200 ms, 480 in all, from one socket.
+pub const GUESSES: u16 = 24;
+const GUESS_FOR: Duration = Duration::from_secs(4);
+
+/// The ports a router that counts up has most likely given out since it gave `observed`.
+pub(crate) fn guesses(observed: SocketAddr) -> impl Iterator<Item = (SocketAddr, Duration)> {
+    let next =
+        move |step| observed.port().checked_add(step).map(|port| (SocketAddr::new(observed.ip(), port), GUESS_FOR));
+    (1..=GUESSES).filter_map(next)
+}
 
 const INTERVAL: Duration = Duration::from_millis(200);
 /// Tokens of addresses left alone, whose answers are still under way.
@@ -38,12 +49,12 @@ pub(crate) struct Towards {
 
 impl Towards {
     /// Begins with an address, or goes on with it for the full time.
-    pub(crate) fn start(&mut self, now: Instant, target: SocketAddr, dice: &mut Dice) {
+    pub(crate) fn start(&mut self, now: Instant, target: SocketAddr, time: Duration, dice: &mut Dice) {
         let target = SocketAddr::new(target.ip().to_canonical(), target.port());
         if !is_dialable(target) {
             return;
         }
-        let until = now + TOWARD_FOR;
+        let until = now + time;
         if let Some(known) = self.by_address.get_mut(&target) {
             known.until = until;
             return;
@@ -63,6 +74,14 @@ impl Towards {
                 self.finished.pop_front();
             }
             self.finished.push_back(target.token);
+        }
+    }
+
+    /// Somebody at that address is a peer now: its other ports are of no interest.
+    pub(crate) fn stop_all(&mut self, ip: IpAddr) {
+        let over: Vec<SocketAddr> = self.by_address.keys().filter(|at| at.ip() == ip).copied().collect();
+        for target in over {
+            self.stop(target);
         }
     }
 

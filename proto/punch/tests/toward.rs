@@ -84,3 +84,23 @@ fn a_flood_of_knocks_keeps_the_newest_targets() {
     assert_eq!(to.len(), TOWARD_MAX);
     assert!(to.iter().all(|port| *port > 200 - 64));
 }
+
+#[test]
+fn the_next_ports_are_guessed_for_4_s_and_not_past_the_last_port() {
+    let start = Instant::now();
+    let mut punch = Punch::new(Config::default(), [1; 32], start);
+    punch.guess(start, at(65_530));
+    let sent = run(&mut punch, start);
+    assert_eq!(sent.len(), 5 * 20);
+    assert!(sent.iter().all(|(_, to, _)| (65_531..=65_535).contains(&to.port())));
+}
+
+#[test]
+fn a_peer_at_a_guessed_port_ends_the_guesses_at_its_address() {
+    let start = Instant::now();
+    let mut punch = Punch::new(Config::default(), [1; 32], start);
+    punch.guess(start, at(100));
+    assert_eq!(drain(&mut punch, start).len(), usize::from(anywire_punch::GUESSES));
+    punch.met(at(107));
+    assert!(run(&mut punch, start).is_empty());
+}

@@ -224,6 +224,11 @@ impl Session {
                 {
                     self.log("[rendezvous] knocked at the master".to_owned());
                 }
+                if let Role::Joiner(side) = &self.role
+                    && let Some(host) = side.profile().cloned()
+                {
+                    self.guess(&host);
+                }
                 self.granted(&grants, End::Joiner);
             }
             client::Event::NotKnocked(why) => {
@@ -262,8 +267,23 @@ impl Session {
         self.log(format!("[rendezvous] a joiner knocked: punching toward {}", list.join(" and ")));
         let strangers: Vec<SocketAddr> =
             targets.into_iter().filter(|target| !self.is_known(lobby_path(*target))).collect();
+        if !strangers.is_empty() {
+            self.guess(&profile);
+        }
         self.punch.punch_toward(now, strangers);
         self.granted(grants, End::Host);
+    }
+
+    /// The other router changes its ports and the own one does not: perhaps it only counts them up.
+    fn guess(&mut self, other: &Profile) {
+        let wanted = match &self.role {
+            Role::Host(side) => side.config.guess,
+            Role::Joiner(side) => side.config.guess && side.dialling().is_some(),
+        };
+        let mine = self.observing.observation().is_some_and(|own| own.symmetric);
+        if let (true, true, false, Some(public)) = (wanted, other.flags.symmetric, mine, other.public) {
+            self.punch.guess(self.now, public.into());
+        }
     }
 
     fn granted(&mut self, grants: &Grants, role: End) {

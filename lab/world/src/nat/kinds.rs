@@ -76,22 +76,18 @@ pub enum Way {
     Relay,
     /// Neither; the joiner is told why.
     None,
-    /// By a guessed port, or through the relay when the guesses fail.
-    Guess,
 }
 
 /// What follows from the kinds of a host's and a joiner's home.
 #[must_use]
 pub fn expected(host: Kind, joiner: Kind) -> Way {
-    use Kind::{AddressRestricted, Blocked, FullCone, Open, PortRestricted, Symmetric, SymmetricSequential};
+    use Kind::{AddressRestricted, Blocked, FullCone, Open, PortRestricted, SymmetricSequential};
     match (host, joiner) {
         (Blocked, _) | (_, Blocked) => Way::None,
         (Open | FullCone, _) | (_, Open | FullCone) => Way::Direct,
         (a, b) if !a.is_symmetric() && !b.is_symmetric() => Way::Direct,
         (AddressRestricted, _) | (_, AddressRestricted) => Way::Direct,
-        (PortRestricted, SymmetricSequential | Symmetric) | (SymmetricSequential | Symmetric, PortRestricted) => {
-            Way::Guess
-        }
+        (PortRestricted, SymmetricSequential) | (SymmetricSequential, PortRestricted) => Way::Direct,
         _ => Way::Relay,
     }
 }

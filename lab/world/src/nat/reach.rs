@@ -59,10 +59,7 @@ pub fn reach(host: Kind, joiner: Kind, seed: u64, traced: bool) -> Result<Reache
     let obstacle = game.end.as_ref().map(ToString::to_string);
     let via = game.won.iter().map(|(_, via)| *via).collect();
     let reached = Reached { way, first: game.first, via, obstacle };
-    let right = match want {
-        Way::Guess => matches!(way, Way::Direct | Way::Relay),
-        _ => way == want,
-    };
+    let right = way == want;
     let mut why = world.why.clone();
     if !right {
         why.push(format!("{want:?} was expected: {reached:?}"));
