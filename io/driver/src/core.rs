@@ -19,6 +19,8 @@ const BLOCKED: Duration = Duration::from_millis(5);
 const TELL_EVERY: Duration = Duration::from_secs(1);
 /// How long datagrams that the kernel does not take, or that are delayed on purpose, may hold up an ended session.
 const LINGER: Duration = Duration::from_millis(500);
+/// How long the last word to a master may: a new connection to one far away takes several round trips.
+const LINGER_HTTP: Duration = Duration::from_millis(1_500);
 /// Turns in a row that may ask for another at once without anything having happened.
 const SPINS: u32 = 64;
 
@@ -118,15 +120,17 @@ impl<M: Machine> Core<M> {
         self.spins = if busy { 0 } else { self.spins.saturating_add(1) };
     }
 
-    /// The session is over and its last datagrams are with the kernel.
+    /// The session is over, its last datagrams are with the kernel and its last words to a master are answered.
     pub(crate) fn is_done(&self, now: Instant) -> bool {
-        let drained = || self.out.is_empty() && self.machine.poll_timeout().is_none();
-        self.ended.is_some_and(|since| now >= since + LINGER || drained())
+        let Some(since) = self.ended else { return false };
+        let drained = now >= since + LINGER || (self.out.is_empty() && self.machine.poll_timeout().is_none());
+        drained && (now >= since + LINGER_HTTP || !self.workers.is_telling())
     }
 
     /// Waits for the next reason to take a turn, but not past `limit`.
     pub(crate) fn wait(&mut self, now: Instant, limit: Option<Instant>) -> io::Result<()> {
-        let until = [self.until(now), limit].into_iter().flatten().min();
+        let ending = self.ended.map(|since| since + LINGER_HTTP);
+        let until = [self.until(now), limit, ending].into_iter().flatten().min();
         let ready = self.poller.wait(until)?;
         self.note(ready);
         Ok(())

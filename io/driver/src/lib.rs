@@ -2,12 +2,13 @@
 //!
 //! Each turn has one order: timers, what the sockets received, commands, answers of the workers; then requests, events
 //! and datagrams until there are no more; then the wait. One `now` serves the whole turn. Nothing in it blocks: names
-//! are looked up and passwords stretched by worker threads.
+//! are looked up, masters asked and passwords stretched by worker threads.
 //!
 //! * [`spawn`] runs the turns on a thread of its own and hands out a [`Handle`].
 //! * [`Inline`] runs them on the caller's thread, without a queue in between.
 
 mod core;
+mod http;
 mod inline;
 mod machine;
 mod queue;
@@ -18,6 +19,7 @@ mod workers;
 #[cfg(test)]
 mod tests;
 
+pub use http::fetch;
 pub use inline::Inline;
 pub use queue::{CommandError, Missed};
 pub use setup::{Facts, HOST_PORT, HOST_RELAY_PORT, JOIN_RELAY_PORTS, OpenError, Role, Setup, entropy};

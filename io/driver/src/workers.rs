@@ -5,32 +5,54 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, TrySendError, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
+use std::time::Duration;
 
 use net::Wake;
 use seam::{Reply, Request, RequestId};
+
+use crate::http;
 
 /// Jobs that wait at a crew; further ones wait at the driver and follow as answers come.
 const QUEUE: usize = 16;
 /// A name server that does not answer holds one thread for many seconds; four servers are usually asked for.
 const LOOKUPS: usize = 4;
+/// HTTP requests under way at once, and as many held polls beside them.
+const HTTP: usize = 4;
+/// HTTP requests of a crew that wait for one under way to end; further ones are answered as unreachable.
+const HTTP_QUEUE: usize = 32;
+/// A request that may take longer is a poll that its server holds.
+const SHORT: Duration = Duration::from_secs(10);
 
 type Job = (RequestId, Request);
 type Answer = (RequestId, Reply);
 
-/// Threads for password stretching (one) and name lookups (up to four), started when first needed. A stretch never waits
-/// behind a name that does not resolve. Requests are never lost: over the bound of 16 a crew they wait here in order,
-/// as many as the session has outstanding.
+/// Which threads do a piece of work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Stretch,
+    Lookup,
+    Http,
+    Held,
+}
+
+/// Threads for password stretching (one), name lookups, HTTP requests and held polls (up to four each), started when
+/// first needed: none of these ever waits behind another. Requests are never lost: over the bound of 16 a crew they wait
+/// here in order, as many as the session has outstanding; of HTTP requests 32 a crew wait, further ones are answered as
+/// unreachable at once.
 pub(crate) struct Workers {
     stretch: Crew,
     lookup: Crew,
-    answers: Receiver<Answer>,
+    http: Crew,
+    held: Crew,
+    answers: Receiver<(Kind, Answer)>,
     ready: VecDeque<Answer>,
 }
 
 struct Crew {
+    kind: Kind,
     jobs: SyncSender<Job>,
     shared: Arc<Mutex<Receiver<Job>>>,
-    back: Sender<Answer>,
+    back: Sender<(Kind, Answer)>,
     wake: Wake,
     threads: usize,
     most: usize,
@@ -42,8 +64,10 @@ impl Workers {
     pub(crate) fn new(wake: &Wake) -> Self {
         let (back, answers) = channel();
         Self {
-            stretch: Crew::new(1, back.clone(), wake.clone()),
-            lookup: Crew::new(LOOKUPS, back, wake.clone()),
+            stretch: Crew::new(Kind::Stretch, 1, back.clone(), wake.clone()),
+            lookup: Crew::new(Kind::Lookup, LOOKUPS, back.clone(), wake.clone()),
+            http: Crew::new(Kind::Http, HTTP, back.clone(), wake.clone()),
+            held: Crew::new(Kind::Held, HTTP, back, wake.clone()),
             answers,
             ready: VecDeque::new(),
         }
@@ -56,7 +80,15 @@ impl Workers {
                 Some(ip) => self.ready.push_back((id, Reply::Resolved(vec![SocketAddr::new(ip, port)]))),
                 None => self.lookup.submit((id, request)),
             },
-            // The kinds are open-ended for other drivers; a session asks for these two.
+            Request::Http { timeout, .. } => {
+                let crew = if timeout > SHORT { &mut self.held } else { &mut self.http };
+                if crew.out + crew.waiting.len() < HTTP + HTTP_QUEUE {
+                    crew.submit((id, request));
+                } else {
+                    self.ready.push_back((id, Reply::Unreachable("too many requests are under way".to_owned())));
+                }
+            }
+            // The kinds are open-ended for other drivers; a session asks for these.
             _ => {}
         }
     }
@@ -65,10 +97,12 @@ impl Workers {
         if let Some(answer) = self.ready.pop_front() {
             return Some(answer);
         }
-        let answer = self.answers.try_recv().ok()?;
-        match answer.1 {
-            Reply::Stretched(_) => self.stretch.answered(),
-            _ => self.lookup.answered(),
+        let (kind, answer) = self.answers.try_recv().ok()?;
+        match kind {
+            Kind::Stretch => self.stretch.answered(),
+            Kind::Lookup => self.lookup.answered(),
+            Kind::Http => self.http.answered(),
+            Kind::Held => self.held.answered(),
         }
         Some(answer)
     }
@@ -76,13 +110,18 @@ impl Workers {
     pub(crate) fn has_ready(&self) -> bool {
         !self.ready.is_empty()
     }
+
+    /// Something is being told to a server that answers at once.
+    pub(crate) fn is_telling(&self) -> bool {
+        self.http.out > 0 || !self.http.waiting.is_empty()
+    }
 }
 
 impl Crew {
-    fn new(most: usize, back: Sender<Answer>, wake: Wake) -> Self {
+    fn new(kind: Kind, most: usize, back: Sender<(Kind, Answer)>, wake: Wake) -> Self {
         let (jobs, receiver) = sync_channel(QUEUE);
         let shared = Arc::new(Mutex::new(receiver));
-        Self { jobs, shared, back, wake, threads: 0, most, waiting: VecDeque::new(), out: 0 }
+        Self { kind, jobs, shared, back, wake, threads: 0, most, waiting: VecDeque::new(), out: 0 }
     }
 
     fn submit(&mut self, job: Job) {
@@ -112,13 +151,13 @@ impl Crew {
 
     /// A thread ends when the driver is gone: its job queue closes. It is not waited for, since a lookup may hang.
     fn start(&mut self) {
-        let (shared, back, wake) = (Arc::clone(&self.shared), self.back.clone(), self.wake.clone());
+        let (kind, shared, back, wake) = (self.kind, Arc::clone(&self.shared), self.back.clone(), self.wake.clone());
         let body = move || {
             loop {
                 let next = shared.lock().unwrap_or_else(PoisonError::into_inner).recv();
                 let Ok((id, request)) = next else { return };
                 if let Some(reply) = perform(&request) {
-                    if back.send((id, reply)).is_err() {
+                    if back.send((kind, (id, reply))).is_err() {
                         return;
                     }
                     wake.wake();
@@ -144,6 +183,7 @@ fn perform(request: &Request) -> Option<Reply> {
             let found = (host.as_str(), *port).to_socket_addrs().map(Iterator::collect);
             Some(Reply::Resolved(found.unwrap_or_default()))
         }
+        Request::Http { .. } => http::fetch(request),
         _ => None,
     }
 }
@@ -210,5 +250,32 @@ mod tests {
         workers.submit(RequestId(9), Request::Stretch { password: Secret::new("hunter2"), timestamp: 1_700_000_000 });
         let expected = *joincode::stretch("hunter2", 1_700_000_000).as_bytes();
         assert_eq!(all(&mut workers, &mut poller, 1), [(RequestId(9), Reply::Stretched(expected))]);
+    }
+
+    fn ask(url: String, timeout: Duration) -> Request {
+        Request::Http { method: seam::HttpMethod::Get, url, body: Vec::new(), timeout, answer_max: 10 }
+    }
+
+    #[test]
+    fn held_polls_hold_up_neither_words_nor_look_ups_and_too_many_are_refused_at_once() {
+        // It takes connections and says nothing.
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut poller = Poller::new().unwrap();
+        let mut workers = Workers::new(&poller.wake());
+        let url = format!("http://{}/", silent.local_addr().unwrap());
+        let (most, held) = (HTTP + HTTP_QUEUE, Duration::from_secs(30));
+        for number in 0..most + 3 {
+            workers.submit(RequestId(u64::try_from(number).unwrap()), ask(url.clone(), held));
+        }
+        let refused: Vec<u64> = std::iter::from_fn(|| workers.poll()).map(|(id, _)| id.0).collect();
+        assert_eq!(refused, [most, most + 1, most + 2].map(|number| u64::try_from(number).unwrap()));
+        assert_eq!((workers.held.threads, workers.is_telling()), (HTTP, false));
+        workers.submit(RequestId(100), Request::Resolve { host: "localhost".to_owned(), port: 1 });
+        assert_eq!(all(&mut workers, &mut poller, 1).first().map(|(id, _)| id.0), Some(100));
+        workers.submit(RequestId(101), ask("http://127.0.0.1:1/".to_owned(), SHORT));
+        assert!(workers.is_telling());
+        let answers = all(&mut workers, &mut poller, 1);
+        assert!(matches!(answers.as_slice(), [(RequestId(101), Reply::Unreachable(_))]), "{answers:?}");
+        assert!(!workers.is_telling());
     }
 }
