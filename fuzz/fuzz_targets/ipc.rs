@@ -5,7 +5,6 @@
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
 
 use anywire_fuzz::Script;
 use ipc::inbox::{Asked, Inbox};
@@ -21,21 +20,16 @@ mod ipc {
 }
 
 /// A folder of this process, in memory where there is one.
-fn folder() -> &'static Path {
-    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
-    FOLDER.get_or_init(|| {
-        let memory = Path::new("/dev/shm");
-        let base = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
-        let folder = base.join(format!("anywire-fuzz-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("a folder");
-        folder
-    })
+fn folder() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    let base = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
+    base.join(format!("anywire-fuzz-{}", std::process::id()))
 }
 
 /// What is asked when `text` is appended in these pieces, with a look after each.
-fn asked<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Vec<Asked> {
-    let mut inbox = Inbox::create(folder()).expect("an empty file");
-    let mut file = OpenOptions::new().append(true).open(folder().join("lobby_in.jsonl")).expect("the file");
+fn asked<'a>(folder: &Path, pieces: impl Iterator<Item = &'a [u8]>) -> Vec<Asked> {
+    let mut inbox = Inbox::create(folder).expect("an empty file");
+    let mut file = OpenOptions::new().append(true).open(folder.join("lobby_in.jsonl")).expect("the file");
     let mut all = inbox.poll();
     for piece in pieces {
         file.write_all(piece).expect("room");
@@ -47,8 +41,11 @@ fn asked<'a>(pieces: impl Iterator<Item = &'a [u8]>) -> Vec<Asked> {
 fuzz_target!(|input: &[u8]| {
     let mut script = Script::new(input);
     let (size, text) = (1 + script.below(255), input.get(1..).unwrap_or_default());
-    let once = asked(std::iter::once(text));
-    assert_eq!(asked(text.chunks(size)), once, "the cuts matter");
+    let folder = folder();
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let once = asked(&folder, std::iter::once(text));
+    assert_eq!(asked(&folder, text.chunks(size)), once, "the cuts matter");
+    std::fs::remove_dir_all(&folder).expect("nobody else's");
     let lines = text.iter().filter(|byte| **byte == b'\n').count();
     assert!(once.len() <= lines, "half a line counts");
     for one in once {
