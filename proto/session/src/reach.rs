@@ -550,6 +550,9 @@ impl Session {
                 self.egress.again(since, primary, path);
             }
             Act::Probe(path) => {
+                if let Some(reach) = &mut self.reach {
+                    reach.relays.ask_now(now);
+                }
                 self.punch.probe(now, path);
             }
             Act::Drop(path) => self.drop_way(path),
