@@ -21,13 +21,13 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use session::{GameSide, JoinConfig, Local};
+use session::{GameSide, JoinConfig, Local, Publish};
 
 use crate::args::{Cli, Command, CommonArgs, HostArgs, InputError, Inputs, JoinArgs, Source, Ui};
 use crate::forward::Forward;
 use crate::ipc::{Ipc, files};
 use crate::log::Log;
-use crate::run::{FAILED, Run, WRONG};
+use crate::run::{FAILED, Listing, Run, WRONG};
 use crate::setup::{HostParts, IoDir};
 use crate::stop::Stop;
 
@@ -49,9 +49,11 @@ fn main() -> ExitCode {
         Command::Observe(args) => tools::observe::run(&args),
         Command::Selftest(args) => tools::selftest::run(args.what),
         Command::Bench(args) => tools::bench::run(&args),
-        Command::PublicList { .. } => {
-            Log::from_env().line("anywire: not in this build yet: the public game list");
-            FAILED
+        Command::List(args) => tools::list::run(&args),
+        Command::PublicList { url } => tools::list::original(&url),
+        Command::Master { settings } => {
+            let name = OsString::from("anywire master");
+            return master::main(std::iter::once(name).chain(settings));
         }
     })
 }
@@ -81,7 +83,8 @@ fn prepare(common: &CommonArgs, legacy: bool, host: bool) -> Result<Prepared, St
     let ipc = Ipc::create(&dir.path, host, codec::hex(&[a, b, c, d, e, f]), log.clone());
     let forward = Forward::new(&common.forward_log, host, &common.name, Instant::now());
     let ui = common.ui.unwrap_or(if legacy { Ui::Plain } else { Ui::Auto });
-    let run = Run { host, release: common.release.clone(), ui, ipc, forward, stop, log: log.clone() };
+    let release = common.release.clone();
+    let run = Run { host, release, ui, ipc, forward, listing: None, stop, log: log.clone() };
     Ok(Prepared { run, dir, log })
 }
 
@@ -107,7 +110,12 @@ fn host(args: &HostArgs, legacy: bool) -> u8 {
         Ok(password) => password,
         Err(error) => return complain(&error.to_string(), WRONG),
     };
-    let Prepared { run, dir, log } = match prepare(common, legacy, true) {
+    let masters = common.master.rendezvous().and_then(|at| Ok((at, common.master.listed(args.relay_only)?)));
+    let (rendezvous, listed) = match masters {
+        Ok(masters) => masters,
+        Err(error) => return complain(&error.to_string(), WRONG),
+    };
+    let Prepared { mut run, dir, log } = match prepare(common, legacy, true) {
         Ok(prepared) => prepared,
         Err(why) => return complain(&why, FAILED),
     };
@@ -119,7 +127,16 @@ fn host(args: &HostArgs, legacy: bool) -> u8 {
         Ok(secret) => secret,
         Err(why) => return run.fail(&why, FAILED),
     };
-    let parts = HostParts { password, secret, impair, stun: setup::stun(&log), vpn: setup::vpn(&log) };
+    if let Some((url, on)) = listed {
+        run.listing = match row_id(args, &dir) {
+            Ok(id) => {
+                let dedicated = args.dedicated || args.relay_only;
+                Some(Listing { publish: Publish { url, id, dedicated }, on })
+            }
+            Err(why) => return run.fail(&why, FAILED),
+        };
+    }
+    let parts = HostParts { password, secret, impair, stun: setup::stun(&log), vpn: setup::vpn(&log), rendezvous };
     run.go(setup::host(args, parts))
 }
 
@@ -136,6 +153,17 @@ fn secret(args: &HostArgs, dir: &IoDir, log: &Log) -> Result<[u8; 12], String> {
         log.line("[host] relay_secret.bin was damaged: there is a new secret, and older codes do not work any more");
     }
     Ok(secret)
+}
+
+/// The secret name of the lobby's row in public lists: kept by a server that is always on, so that it takes its own
+/// row's place after a restart.
+fn row_id(args: &HostArgs, dir: &IoDir) -> Result<String, String> {
+    let [head @ .., _, _, _, _, _, _, _, _, _, _, _, _, _, _, _, _] = driver::entropy().map_err(|e| e.to_string())?;
+    if !(args.dedicated || args.relay_only) {
+        return Ok(codec::hex(&head));
+    }
+    let kept = files::kept_id(&dir.path, head);
+    kept.map(|id| codec::hex(&id)).map_err(|error| format!("cannot keep the row's name in relay_id.bin: {error}"))
 }
 
 fn join(args: JoinArgs, legacy: bool) -> u8 {
@@ -161,6 +189,10 @@ fn join(args: JoinArgs, legacy: bool) -> u8 {
         Err(error) => return complain(&error.to_string(), WRONG),
     };
     drop(inputs);
+    let rendezvous = match common.master.rendezvous() {
+        Ok(rendezvous) => rendezvous,
+        Err(error) => return complain(&error.to_string(), WRONG),
+    };
     let Prepared { run, dir, log } = match prepare(common, legacy, false) {
         Ok(prepared) => prepared,
         Err(why) => return complain(&why, FAILED),
@@ -185,7 +217,7 @@ fn join(args: JoinArgs, legacy: bool) -> u8 {
         stun: setup::stun(&log),
         impair,
         extensions: true,
-        rendezvous: None,
+        rendezvous,
         guess: true,
     };
     run.go(setup::join(common, args.local_port, config, setup::vpn(&log)))

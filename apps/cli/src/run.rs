@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use driver::{Handle, Setup};
 use lobby::{End, State};
-use session::{Command, Event};
+use session::{Command, Event, Publish};
 
 use crate::args::Ui;
 use crate::forward::Forward;
@@ -43,10 +43,20 @@ pub(crate) struct Run {
     pub(crate) ipc: Ipc,
     /// Logs to pass on.
     pub(crate) forward: Forward,
+    /// How a host is listed, where there is a master.
+    pub(crate) listing: Option<Listing>,
     /// Reasons to leave.
     pub(crate) stop: Stop,
     /// The log.
     pub(crate) log: Log,
+}
+
+/// A host's row in a public list.
+pub(crate) struct Listing {
+    /// The row.
+    pub(crate) publish: Publish,
+    /// Whether it is listed from the start.
+    pub(crate) on: bool,
 }
 
 /// Where the lobby is shown.
@@ -100,6 +110,10 @@ impl Run {
         let mut up = false;
         let mut leaving: Option<Instant> = None;
         let mut look = Instant::now();
+        let listed = self.listing.as_ref().filter(|listing| listing.on).map(|listing| listing.publish.clone());
+        if let Some(publish) = listed {
+            self.send(handle, Command::Publish(Some(publish)));
+        }
         loop {
             while let Some(event) = handle.try_event() {
                 up |= is_up(&event, self.host);
@@ -137,13 +151,17 @@ impl Run {
                 if command == Command::Quit {
                     leaving.get_or_insert(now + LEAVING);
                 }
-                if let Err(error) = handle.command(command) {
-                    self.log.line(&format!("[ipc] a command was not taken: {error}"));
-                }
+                self.send(handle, command);
             }
             if leaving.is_some_and(|deadline| now >= deadline) {
                 return (Some(End::Quit), up, true);
             }
+        }
+    }
+
+    fn send(&self, handle: &Handle, command: Command) {
+        if let Err(error) = handle.command(command) {
+            self.log.line(&format!("[ipc] a command was not taken: {error}"));
         }
     }
 
@@ -158,6 +176,10 @@ impl Run {
                     self.log.line(&format!("[ipc] {why}"));
                     commands.push(Command::Note(why.to_owned()));
                 }
+                Asked::Publish(on) => match &self.listing {
+                    Some(listing) => commands.push(Command::Publish(on.then(|| listing.publish.clone()))),
+                    None => self.log.line("[publish] no master server is named: start the host with --publish URL"),
+                },
                 Asked::NotYet(what) => self.ipc.once(&format!("not in this build yet: the command \"{what}\"")),
                 Asked::Bad(what) => self.ipc.once(&format!("lobby_in.jsonl: skipped {what}")),
             }

@@ -152,6 +152,7 @@ pub(crate) struct HostParts {
     pub(crate) impair: Option<Impairment>,
     pub(crate) stun: Vec<StunServer>,
     pub(crate) vpn: Option<Ipv4Addr>,
+    pub(crate) rendezvous: Option<String>,
 }
 
 /// A host's driver.
@@ -173,7 +174,7 @@ pub(crate) fn host(args: &HostArgs, parts: HostParts) -> Setup {
         max_players: PLAYERS,
         impair: parts.impair,
         extensions: true,
-        rendezvous: None,
+        rendezvous: parts.rendezvous,
         guess: true,
     };
     finish(Role::Host(config), args.local_port, common, parts.vpn)

@@ -1,14 +1,17 @@
 //! What a player types: flags become a [`Command`], and nothing past this module knows how they were spelled.
 
 mod legacy;
+mod masters;
 mod secrets;
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub(crate) use legacy::{is_legacy, translate};
+pub(crate) use masters::{ListArgs, MasterArgs, url};
 pub(crate) use secrets::{InputError, Inputs, Source};
 
 /// Play together over the internet: one player hosts and gets a code, the others join with it.
@@ -21,6 +24,7 @@ pub(crate) use secrets::{InputError, Inputs, Source};
     disable_help_subcommand = true,
     after_help = "Examples:\n  anywire host --name Ada                 open a lobby and get its code\n  \
         anywire join TFVLCO4AYCU... --name Lin  join it from another computer\n  \
+        anywire list https://master.example     see the games that are open to everybody\n  \
         anywire observe                         see how this computer is connected\n\n\
         Exit codes: 0 left normally, 1 could not start or reach the lobby, 2 wrong code or command line,\n\
         130 stopped before the lobby was up."
@@ -46,7 +50,16 @@ pub(crate) enum Command {
     Selftest(SelftestArgs),
     /// Measure this computer: sealing, opening, and frames through two lobbies.
     Bench(BenchArgs),
-    /// The public game list of the original (not in this build yet).
+    /// Show the games that are open to everybody.
+    List(ListArgs),
+    /// Run a master server: it lists games, brings players together and relays for those who cannot meet.
+    #[command(disable_help_flag = true)]
+    Master {
+        /// Its settings; --help explains them.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "SETTINGS")]
+        settings: Vec<OsString>,
+    },
+    /// The public game list as the original prints it.
     #[command(hide = true)]
     PublicList {
         /// The list's address.
@@ -124,6 +137,10 @@ pub(crate) struct CommonArgs {
     #[arg(long, value_name = "WHAT", help_heading = "Network")]
     pub(crate) impair: Option<String>,
 
+    /// The master server.
+    #[command(flatten)]
+    pub(crate) master: MasterArgs,
+
     /// Flags of the original whose machinery is not built yet.
     #[command(flatten)]
     pub(crate) later: LaterArgs,
@@ -133,15 +150,6 @@ pub(crate) struct CommonArgs {
 #[derive(Args, Clone, Debug, Default)]
 #[command(next_help_heading = "Accepted, without effect in this build")]
 pub(crate) struct LaterArgs {
-    /// Master server that lists the lobby.
-    #[arg(long, value_name = "URL")]
-    publish: Option<String>,
-    /// List the lobby publicly.
-    #[arg(long)]
-    public: bool,
-    /// Master server that brings players together, or "off".
-    #[arg(long, value_name = "URL")]
-    rendezvous: Option<String>,
     /// Let players without Steam in (everybody gets in in this build).
     #[arg(long)]
     crossplay: bool,
@@ -164,13 +172,10 @@ pub(crate) struct LaterArgs {
 
 impl LaterArgs {
     /// One line about what was asked and cannot be done; `None` when nothing was. Wishes that this build grants by
-    /// having no such machinery (`--no-share-mods`, `--crossplay`, `--rendezvous off`) are not mentioned.
+    /// having no such machinery (`--no-share-mods`, `--crossplay`) are not mentioned.
     #[must_use]
     pub(crate) fn report(&self) -> Option<String> {
         let asked = [
-            (self.publish.as_ref().is_some_and(|url| !url.is_empty()), "--publish"),
-            (self.public, "--public"),
-            (self.rendezvous.as_ref().is_some_and(|url| url != "off" && !url.is_empty()), "--rendezvous"),
             (self.share_mods, "--share-mods"),
             (self.sync_runtime_dir.is_some(), "--sync-runtime-dir"),
             (self.save_dir.is_some(), "--save-dir"),
@@ -351,16 +356,15 @@ mod tests {
         assert_eq!(args.common.forward_log.len(), 2);
         assert_eq!(
             args.common.later.report().unwrap(),
-            "not in this build yet: --publish, --public, --sync-runtime-dir, --save-dir, --game-pid have \
-             no effect"
+            "not in this build yet: --sync-runtime-dir, --save-dir, --game-pid have no effect"
         );
     }
 
     #[test]
     fn wishes_that_come_true_by_themselves_are_not_reported() {
         assert_eq!(host("anywire host --rendezvous off --no-share-mods --crossplay").common.later.report(), None);
-        let one = host("anywire host --publish http://x").common.later.report().unwrap();
-        assert_eq!(one, "not in this build yet: --publish has no effect");
+        let one = host("anywire host --game-pid 5").common.later.report().unwrap();
+        assert_eq!(one, "not in this build yet: --game-pid has no effect");
     }
 
     #[test]
@@ -369,6 +373,13 @@ mod tests {
         let Command::Join(args) = cli.command else { panic!() };
         assert_eq!(args.code, ["TFVL", "CO4A"]);
         assert!(args.no_mesh && args.timeout == 5.0);
+    }
+
+    #[test]
+    fn what_a_master_is_told_passes_through_untouched() {
+        let line = ["anywire", "master", "--port", "1", "--help"];
+        let Command::Master { settings } = Cli::try_parse_from(line).unwrap().command else { panic!() };
+        assert_eq!(settings, ["--port", "1", "--help"]);
     }
 
     #[test]

@@ -50,8 +50,19 @@ pub(crate) fn forget_old_saves(dir: &Path) {
 /// # Errors
 /// When the file can be neither read nor made.
 pub(crate) fn kept_secret(dir: &Path, new: [u8; 12]) -> io::Result<([u8; 12], bool)> {
-    let path = dir.join("relay_secret.bin");
-    let damaged = match fs::read(&path) {
+    kept(&dir.join("relay_secret.bin"), new)
+}
+
+/// The secret name of its row in public lists: `relay_id.bin`, kept in the same way.
+///
+/// # Errors
+/// When the file can be neither read nor made.
+pub(crate) fn kept_id(dir: &Path, new: [u8; 16]) -> io::Result<[u8; 16]> {
+    kept(&dir.join("relay_id.bin"), new).map(|(id, _)| id)
+}
+
+fn kept<const N: usize>(path: &Path, new: [u8; N]) -> io::Result<([u8; N], bool)> {
+    let damaged = match fs::read(path) {
         Ok(bytes) => match bytes.try_into() {
             Ok(secret) => return Ok((secret, false)),
             Err(_) => true,
@@ -59,18 +70,18 @@ pub(crate) fn kept_secret(dir: &Path, new: [u8; 12]) -> io::Result<([u8; 12], bo
         Err(error) if error.kind() == io::ErrorKind::NotFound => false,
         Err(error) => return Err(error),
     };
-    let beside = beside(&path);
+    let beside = beside(path);
     let _ = fs::remove_file(&beside);
     private(&beside)?.write_all(&new)?;
     // A link fails when another process was first, and then its secret counts; file systems without links rename.
-    let placed = if damaged { fs::rename(&beside, &path) } else { fs::hard_link(&beside, &path) };
+    let placed = if damaged { fs::rename(&beside, path) } else { fs::hard_link(&beside, path) };
     let result = match placed {
         Ok(()) => Ok((new, damaged)),
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            let bytes = fs::read(&path)?;
+            let bytes = fs::read(path)?;
             bytes.try_into().map(|secret| (secret, false)).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
         }
-        Err(_) => fs::rename(&beside, &path).map(|()| (new, damaged)),
+        Err(_) => fs::rename(&beside, path).map(|()| (new, damaged)),
     };
     let _ = fs::remove_file(&beside);
     result
@@ -123,6 +134,14 @@ mod tests {
             let mode = fs::metadata(dir.path().join("relay_secret.bin")).unwrap().permissions().mode();
             assert_eq!(mode & 0o777, 0o600);
         }
+    }
+
+    #[test]
+    fn a_rows_name_is_kept_beside_the_secret() {
+        let dir = Dir::new("files-id");
+        assert_eq!(kept_id(dir.path(), [1; 16]).unwrap(), [1; 16]);
+        assert_eq!(kept_secret(dir.path(), [3; 12]).unwrap(), ([3; 12], false));
+        assert_eq!(kept_id(dir.path(), [2; 16]).unwrap(), [1; 16]);
     }
 
     #[test]

@@ -26,6 +26,8 @@ pub(crate) enum Asked {
     Session(Command),
     /// Start with a save, which this build cannot send.
     StartWithSave,
+    /// List the lobby publicly, or no more.
+    Publish(bool),
     /// A command of the original that has no effect here yet.
     NotYet(String),
     /// Not a command; the text says why.
@@ -171,6 +173,7 @@ fn command(cmd: &str, map: &Map<String, Value>) -> Option<Asked> {
             Some(Value::String(path)) if path.is_empty() => Command::Start { save: false, switch: flag("switch") },
             Some(_) => return Some(Asked::StartWithSave),
         },
+        "publish" => return map.get("on").and_then(Value::as_bool).map(Asked::Publish),
         "quit" => Command::Quit,
         other => return Some(Asked::NotYet(other.chars().take(40).collect())),
     };
@@ -228,10 +231,23 @@ mod tests {
         let mut inbox = Inbox::create(dir.path()).unwrap();
         append(&dir, b"\n\xff\xfe{\n[1]\n{\"text\": 1}\n{\"cmd\": \"chat\", \"text\": 5}\n");
         append(&dir, b"{\"cmd\": \"company\", \"id\": -1}\n{\"cmd\": \"mode\", \"mode\": \"war\"}\n");
-        append(&dir, b"{\"cmd\": \"start\", \"save\": \"/saves/tuesday.sav\"}\n{\"cmd\": \"publish\", \"on\": true}\n");
+        append(
+            &dir,
+            b"{\"cmd\": \"start\", \"save\": \"/saves/tuesday.sav\"}\n{\"cmd\": \"crossplay\", \"on\": true}\n",
+        );
         let asked = inbox.poll();
         assert_eq!(asked.iter().filter(|asked| matches!(asked, Asked::Bad(_))).count(), 6);
-        assert_eq!(asked[6..], [Asked::StartWithSave, Asked::NotYet("publish".into())]);
+        assert_eq!(asked[6..], [Asked::StartWithSave, Asked::NotYet("crossplay".into())]);
+    }
+
+    #[test]
+    fn listing_is_switched_on_and_off_and_by_nothing_else() {
+        let dir = Dir::new("in-publish");
+        let mut inbox = Inbox::create(dir.path()).unwrap();
+        append(&dir, b"{\"cmd\": \"publish\", \"on\": true}\n{\"cmd\": \"publish\", \"on\": false}\n");
+        assert_eq!(inbox.poll(), [Asked::Publish(true), Asked::Publish(false)]);
+        append(&dir, b"{\"cmd\": \"publish\"}\n{\"cmd\": \"publish\", \"on\": 1}\n");
+        assert!(inbox.poll().iter().all(|asked| matches!(asked, Asked::Bad(_))));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What the program does beside hosting and joining.
 
 pub(crate) mod bench;
+pub(crate) mod list;
 pub(crate) mod observe;
 pub(crate) mod party;
 pub(crate) mod punch;
