@@ -44,7 +44,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// A host on port 29471 of every IPv4 interface.
+    /// A host on port 29471 of every interface.
     #[must_use]
     pub fn host(config: HostConfig) -> Self {
         Self::new(Role::Host(config), HOST_PORT)
@@ -126,7 +126,7 @@ pub(crate) fn open(mut setup: Setup) -> Result<Opened, OpenError> {
 
 /// Binds what `setup` asks for and writes what was found out into its configuration.
 fn bind(setup: &mut Setup) -> Result<Bound, OpenError> {
-    let lobby = UdpSocket::bind(LOBBY, setup.bind).map_err(|error| match error.kind() {
+    let lobby = lobby(setup.bind).map_err(|error| match error.kind() {
         io::ErrorKind::AddrInUse => OpenError::PortInUse(setup.bind.port()),
         _ => OpenError::Socket(error),
     })?;
@@ -149,6 +149,18 @@ fn bind(setup: &mut Setup) -> Result<Bound, OpenError> {
         sockets.push(socket);
     }
     Ok(Bound { sockets, facts, remarks })
+}
+
+/// The lobby socket. Every IPv4 interface means every IPv6 one as well, on a system that has both: our own ends dial either.
+fn lobby(bind: SocketAddr) -> io::Result<UdpSocket> {
+    if bind.ip() == IpAddr::from(Ipv4Addr::UNSPECIFIED) && cfg!(any(target_os = "linux", windows)) {
+        match UdpSocket::bind(LOBBY, SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), bind.port())) {
+            // Without IPv6 there is IPv4 alone.
+            Err(error) if error.kind() != io::ErrorKind::AddrInUse => {}
+            bound => return bound,
+        }
+    }
+    UdpSocket::bind(LOBBY, bind)
 }
 
 /// The first port of `range` that is free on the bridge's loopback address.
@@ -176,7 +188,8 @@ fn local(told: Local, bound: SocketAddr, vpn: Option<Ipv4Addr>) -> Local {
         port: bound.port(),
         lan: told.lan.or(found.lan),
         vpn: if told.vpn == [None, None] { found.vpn } else { told.vpn },
-        v6: told.v6.or(found.v6),
+        // An address where the socket does not listen is of no use to anybody.
+        v6: told.v6.or(found.v6).filter(|_| bound.is_ipv6()),
     }
 }
 
