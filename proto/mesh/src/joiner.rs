@@ -140,6 +140,11 @@ impl Joiner {
         }
     }
 
+    pub(crate) fn doubt(&mut self, now: Instant, path: Path) {
+        self.links.doubt(now, path);
+        self.settle(now);
+    }
+
     pub(crate) fn handle_frame(&mut self, out: &mut Out, from: Path, frame: Bytes) -> Result<(), Refused> {
         let Some(me) = self.me.clone() else { return Err(Refused::Unexpected) };
         if self.heard_host(out.now, from) {

@@ -142,6 +142,14 @@ impl Mesh {
         }
     }
 
+    /// The player at this path was heard from an address that has yet to prove itself. What came counts as the
+    /// player's, but says nothing for the path: a link between joiners is gone around until it is heard again or moves.
+    pub fn doubt(&mut self, now: Instant, path: Path) {
+        if let (out, Some(joiner)) = self.joiner(now) {
+            joiner.doubt(out.now, path);
+        }
+    }
+
     /// An authenticated game frame came, without its letter `g`. A joiner takes one from any path, as it may come
     /// from a player whose name is still on its way.
     ///

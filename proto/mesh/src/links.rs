@@ -167,6 +167,13 @@ impl Links {
         self.insert(now, path, state);
     }
 
+    /// The path may lead nowhere any more: it counts as silent until something is heard on it.
+    pub(crate) fn doubt(&mut self, now: Instant, path: Path) {
+        if let (Some(link), Some(silent)) = (self.by_path.get_mut(&path), now.checked_sub(WEAK)) {
+            link.heard = link.heard.min(silent);
+        }
+    }
+
     /// A frame came: on a link without a name it is asked for once more when that did not help some time ago.
     pub(crate) fn reconsider(&mut self, now: Instant, path: Path) -> bool {
         let Some(link) = self.by_path.get_mut(&path) else { return false };

@@ -355,6 +355,18 @@ fn a_link_silent_for_six_seconds_is_gone_around_while_there_is_another_way() {
 }
 
 #[test]
+fn a_doubted_link_is_gone_around_until_it_is_heard_or_moves() {
+    let (mut mesh, now) = linked();
+    mesh.doubt(now, path(1));
+    assert_eq!(mesh.route_to("b"), Route::ThroughHost);
+    mesh.heard(now, path(1));
+    assert_eq!(mesh.route_to("b"), Route::Direct);
+    mesh.doubt(now, path(1));
+    mesh.rekey(now, path(1), path(2));
+    assert_eq!(mesh.route_to("b"), Route::Direct);
+}
+
+#[test]
 fn frames_keep_a_link_alive() {
     let (mut mesh, now) = linked();
     mesh.handle_frame(now + secs(29), path(1), frame("x")).unwrap();
