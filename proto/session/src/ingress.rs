@@ -82,6 +82,7 @@ impl Session {
         data.advance((HEADER + SEAL_HEAD).min(data.len()));
 
         let is_hi = data.first() == Some(&b'{') && is_mesh_hi(&data);
+        let mut moves = None;
         let from = match self.salts.owner(salt) {
             Some(owner) if owner != path && (self.beside(path) == Some(owner) || self.on_trial(path, owner)) => {
                 // The trial may have made this very path the primary.
@@ -97,6 +98,7 @@ impl Session {
                 if waits {
                     return Ok(());
                 }
+                moves = Some(owner);
                 owner
             }
             Some(_) | None => path,
@@ -114,6 +116,9 @@ impl Session {
             return Ok(());
         }
         let result = self.payload(from, data);
+        if let Some(owner) = moves {
+            self.mesh.doubt(self.now, owner);
+        }
         // The rooms say in their events who was admitted; a salt is learned from somebody known only.
         self.pump();
         if from == path && self.is_known(path) {
