@@ -115,7 +115,13 @@ impl Node {
             while let Some(event) = session.poll_event() {
                 quiet = false;
                 if let Some(trace) = &mut self.trace {
-                    trace.push(format!("{:.3} {event:?}", (now - self.begun).as_secs_f64()));
+                    let at = (now - self.begun).as_secs_f64();
+                    // A whole roster of a large world would fill a disk.
+                    trace.push(match &event {
+                        Event::Roster(roster) => format!("{at:.3} Roster of {}: {:?}", roster.you, shape(roster)),
+                        Event::Links(_) => format!("{at:.3} Links"),
+                        _ => format!("{at:.3} {event:?}"),
+                    });
                 }
                 match event {
                     Event::Code(code) => self.code = Some(code),
