@@ -69,8 +69,8 @@ pub struct Internet {
     pub loss: f64,
     dice: Dice,
     flights: BTreeMap<(Instant, u64), Flight>,
-    /// Behind the receiver's router already: whose, from where, what.
-    last: BTreeMap<(Instant, u64), (SocketAddr, SocketAddr, Vec<u8>)>,
+    /// Behind the receiver's router already.
+    last: BTreeMap<(Instant, u64), Flight>,
     errands: BTreeMap<(Instant, u64), Errand>,
     held: BTreeMap<(usize, RequestId), Held>,
     count: u64,
@@ -334,7 +334,7 @@ impl Internet {
             }
         }
         while let Some(entry) = self.last.first_entry().filter(|entry| entry.key().0 <= self.now) {
-            let (inner, from, bytes) = entry.remove();
+            let Flight { from, to: inner, bytes } = entry.remove();
             let now = self.now;
             let home = self.homes.iter_mut().find(|home| home.inner == inner);
             if let Some(session) = home.and_then(|home| home.session.as_mut()) {
@@ -377,7 +377,7 @@ impl Internet {
             let delay = home.delay;
             let inner = home.inner;
             self.count += 1;
-            self.last.insert((now + delay, self.count), (inner, from, bytes));
+            self.last.insert((now + delay, self.count), Flight { from, to: inner, bytes });
             return;
         }
     }
