@@ -162,7 +162,8 @@ fn report(done: &[(String, Outcome)]) -> usize {
         at(99),
         at(100)
     );
-    if at(99) > LATE_MAX.as_millis() {
+    // Of a few changes the worst one says nothing of a share.
+    if late.len() >= 500 && at(99) > LATE_MAX.as_millis() {
         failed += 1;
         println!("FAILED more than one change in a hundred made frames late by over {} ms", LATE_MAX.as_millis());
     }
