@@ -142,15 +142,23 @@ impl View {
     /// Works out the links by name where they changed.
     fn name_links(&mut self) {
         let renamed = std::mem::take(&mut self.renamed);
+        let mut shown = std::mem::take(&mut self.shown);
+        // In the order of names: a set is made of what is sorted without sorting again.
+        let mut order: Vec<(&str, u8)> =
+            self.players.keys().filter_map(|&slot| self.name(slot).map(|name| (name, slot))).collect();
+        order.sort_unstable();
         for (&slot, &(rev, slots)) in &self.links {
-            let held = self.shown.get(&slot);
-            if held.is_some_and(|(shown, _)| *shown == rev) && !slots.meets(renamed) {
+            let held = shown.get(&slot);
+            if held.is_some_and(|(of, _)| *of == rev) && !slots.meets(renamed) {
                 continue;
             }
-            let named: BTreeSet<String> = slots.iter().filter_map(|slot| self.name(slot)).map(str::to_owned).collect();
-            let held = held.map(|(_, held)| Arc::clone(held)).filter(|held| **held == named);
-            self.shown.insert(slot, (rev, held.unwrap_or_else(|| Arc::new(named))));
+            let named = || order.iter().filter(|(_, slot)| slots.contains(*slot)).map(|(name, _)| *name);
+            let held = held.map(|(_, held)| Arc::clone(held));
+            let held = held.filter(|held| held.iter().map(String::as_str).eq(named()));
+            let told = held.unwrap_or_else(|| Arc::new(named().map(str::to_owned).collect()));
+            shown.insert(slot, (rev, told));
         }
+        self.shown = shown;
     }
 
     /// The lobby as the facts have it.
