@@ -173,9 +173,12 @@ fn frame_id(bytes: &[u8]) -> Option<FrameId> {
     (frame(id) == bytes).then_some(id)
 }
 
+/// Host, lobby, mode, and each player's name, letter, company and stage.
+type Shape = (String, String, String, BTreeSet<(String, String, u32, String)>);
+
 /// The rosters of a world in a form in which two can be compared.
 #[must_use]
-pub(super) fn shape(roster: &Roster) -> (String, String, String, BTreeSet<(String, String, u32, String)>) {
+pub(super) fn shape(roster: &Roster) -> Shape {
     let players = roster
         .players
         .iter()
