@@ -32,12 +32,12 @@ fn main() -> ExitCode {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let mut report = Report::default();
     match words.as_slice() {
-        ["test"] => test(&mut report),
+        ["test"] => test(&mut report, "3"),
         ["full"] => {
-            test(&mut report);
+            test(&mut report, "20");
             fuzz::run(&mut report, None, 600);
             windows::check(&mut report);
-            report.step("benchmarks", cargo(&["run", "--release", "-q", "-p", "anywire-cli", "--", "bench", "all"]));
+            report.step("benchmarks", cargo(&["run", "--release", "-q", "-p", "anywire-bench", "--bin", "all"]));
         }
         ["law"] => {
             law::check(&mut report);
@@ -70,8 +70,8 @@ fn fuzz_args<'a>(words: &[&'a str]) -> Option<(Option<&'a str>, u64)> {
     }
 }
 
-/// Every test once.
-fn test(report: &mut Report) {
+/// Every test once, with this many worlds of 200 players.
+fn test(report: &mut Report, big: &str) {
     law::check(report);
     pages::check(report);
     report.step("formatting", cargo(&["fmt", "--all", "--check"]));
@@ -121,7 +121,7 @@ fn test(report: &mut Report) {
             "--seeds",
             "2000",
             "--big",
-            "20",
+            big,
         ]),
     );
     let nat = ["run", "--release", "-q", "-p", "anywire-world", "--bin", "natworlds", "--"];

@@ -1,7 +1,7 @@
 //! Two homes, their routers, STUN servers and a master, in virtual time.
 //!
 //! [`Internet`] carries datagrams through [`netem::Nat`] boxes and answers HTTP with a whole [`rendezvous::Local`] master,
-//! relay included. [`reach`] plays one pair of routers and checks the way that was taken; [`roam`] changes the path under
+//! relay included. [`reach()`] plays one pair of routers and checks the way that was taken; [`roam()`] changes the path under
 //! a running game and counts every frame.
 
 mod game;
