@@ -4,7 +4,7 @@
 //! forms: [`Code::Plain`], [`Code::Locked`] with a password, and [`Code::Steam`], a bare Steam ID.
 //!
 //! * [`parse`] is strict: it takes exactly what old peers take.
-//! * [`clean`] repairs what a person pasted, and [`read`] is both in one step with the positions in its errors counted
+//! * [`clean()`] repairs what a person pasted, and [`read`] is both in one step with the positions in its errors counted
 //!   in the text that was pasted. Every front door uses one of the two.
 //! * [`stretch`] is slow on purpose (tenths of a second) and belongs on a worker; everything else is instant.
 //!
@@ -84,7 +84,7 @@ pub fn parse(text: &str) -> Result<Code, CodeError> {
     parse_numbered(&numbered)
 }
 
-/// Repairs what a person pasted and reads it: [`clean`], then [`parse`].
+/// Repairs what a person pasted and reads it: [`clean()`], then [`parse`].
 ///
 /// # Errors
 /// [`CodeError`]; positions count the characters of `pasted` from 1, not those of the repaired text.
