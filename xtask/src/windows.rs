@@ -34,6 +34,7 @@ fn prepare(folder: &Path) -> Result<(), String> {
         return Ok(());
     }
     std::fs::create_dir_all(folder).map_err(|e| e.to_string())?;
+    quiet(Command::new("apt-get").args(["update", "-q"]))?;
     quiet(Command::new("apt-get").args(["install", "-y", "-q", MINGW]))?;
     quiet(Command::new("apt-get").arg("download").args(PACKAGES).current_dir(folder))?;
     for file in std::fs::read_dir(folder).map_err(|e| e.to_string())?.flatten() {

@@ -180,6 +180,10 @@ pub(crate) fn run_inside(command: &mut Command, ns: File, hosts: &OsStr, resolv:
     // SAFETY: only system calls, on values made before the fork.
     unsafe {
         command.pre_exec(move || {
+            // Whoever started us in the background had these ignored, and that is inherited.
+            for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGHUP] {
+                libc::signal(signal, libc::SIG_DFL);
+            }
             enter(&ns)?;
             check(libc::unshare(libc::CLONE_NEWNS))?;
             let none = std::ptr::null();

@@ -142,7 +142,7 @@ fn the_same_seed_gives_the_same_ports() {
     let ports = |seed: u32| {
         let lab = Lab::up(&format!("seed {seed}\nhome a kind=symmetric")).unwrap();
         let s = probe::udp_socket(&lab, "a", 5000).unwrap();
-        let ask = |to| probe::mapped(&s, to, Duration::from_secs(1)).unwrap().port();
+        let ask = |to| probe::mapped(&s, to, Duration::from_secs(5)).unwrap().port();
         lab.stun_servers().iter().flatten().map(|to| ask(*to)).collect::<Vec<_>>()
     };
     let first = ports(3);

@@ -47,6 +47,7 @@ pub(crate) struct Panel {
     log: Log,
     keys: Keys,
     stale: bool,
+    gone: bool,
 }
 
 /// Whether a person sits at a terminal that a panel can use: keys come from one and somebody looks at it.
@@ -104,7 +105,16 @@ impl Panel {
                 // Lines on a redirected standard error do no harm to the screen.
                 log.use_stderr(!io::stderr().is_terminal());
                 let model = Model::new(host, release_name.to_owned());
-                Ok(Self { terminal, device, model, theme: Theme::from_env(), log, keys: Keys::listen(), stale: true })
+                Ok(Self {
+                    terminal,
+                    device,
+                    model,
+                    theme: Theme::from_env(),
+                    log,
+                    keys: Keys::listen(),
+                    stale: true,
+                    gone: false,
+                })
             }
             Err(error) => {
                 release();
@@ -146,8 +156,16 @@ impl Panel {
 
     /// Draws if something changed, then waits for a key, at most `patience`.
     pub(crate) fn turn(&mut self, patience: Duration) -> Vec<Action> {
-        self.draw();
         let mut actions = Vec::new();
+        if let Err(error) = self.draw() {
+            // A closed terminal does not always send a signal: whoever ignores it is here without a screen.
+            if !std::mem::replace(&mut self.gone, true) {
+                self.log.line(&format!("[panel] the terminal is gone: {error}"));
+                actions.push(Action::Quit);
+            }
+            std::thread::sleep(patience);
+            return actions;
+        }
         let mut patience = patience;
         // Keys that came together are taken together: a paste must not cost a frame a letter.
         while actions.len() < 64 {
@@ -181,7 +199,7 @@ impl Panel {
         }
     }
 
-    fn draw(&mut self) {
+    fn draw(&mut self) -> io::Result<()> {
         let lines = self.log.collect();
         self.stale |= !lines.is_empty();
         self.model.logged(lines);
@@ -190,8 +208,9 @@ impl Panel {
         self.stale |= noticed && self.model.notice.is_none();
         if std::mem::take(&mut self.stale) {
             let (model, theme) = (&self.model, self.theme);
-            let _ = self.terminal.draw(|frame| draw::draw(frame, model, theme));
+            self.terminal.draw(|frame| draw::draw(frame, model, theme))?;
         }
+        Ok(())
     }
 }
 
