@@ -1,0 +1,1 @@
+//! The WebRTC engine behind one trait.

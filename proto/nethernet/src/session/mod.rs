@@ -1,0 +1,1 @@
+//! Negotiation and transport of a session.
