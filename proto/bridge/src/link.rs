@@ -23,6 +23,9 @@ const EVENTS_MAX: usize = 1024;
 
 const BUDGET: usize = 8 << 20;
 
+/// Forgotten senders whose place in their stream is still known, eight bytes each.
+const PLACES_MAX: usize = 1024;
+
 /// What a bridge is made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -89,6 +92,9 @@ pub struct Bridge {
     now: Instant,
     outbound: Outbound,
     streams: BTreeMap<u32, Stream>,
+    /// Where the streams of forgotten senders stood, oldest first: one that comes back may still resend, for the sake
+    /// of others, what was handed out here.
+    places: VecDeque<(u32, u32)>,
     /// The next keepalive for nobody in particular, sent while nobody is known.
     call_at: Instant,
     budget: Budget,
@@ -106,6 +112,7 @@ impl Bridge {
             now,
             outbound: Outbound::default(),
             streams: BTreeMap::new(),
+            places: VecDeque::new(),
             call_at: now,
             budget: Budget::new(BUDGET),
             events: VecDeque::new(),
@@ -283,7 +290,9 @@ impl Bridge {
             if self.events.len() >= EVENTS_MAX || !self.has_room() {
                 return Err(Refused::OverLimit);
             }
-            self.streams.insert(session, Stream::new(now));
+            let place = self.places.iter().position(|(forgotten, _)| *forgotten == session);
+            let next = place.and_then(|at| self.places.remove(at)).map(|(_, next)| next);
+            self.streams.insert(session, Stream::new(now, next));
         }
         self.events.push_back(Event::SenderJoined { session });
         self.settle();
@@ -295,12 +304,20 @@ impl Bridge {
         self.streams.len() < SENDERS_MAX || self.give_up_silent()
     }
 
-    /// Forgets the sender that has been silent for longest, if any is silent. Should it come back, it is a new one.
+    /// Forgets the sender that has been silent for longest, if any is silent, all but its place in its stream.
     fn give_up_silent(&mut self) -> bool {
         let silent = self.streams.iter().filter(|(_, stream)| !stream.present);
         let longest = silent.min_by_key(|(_, stream)| stream.heard).map(|(session, _)| *session);
-        let Some(stream) = longest.and_then(|session| self.streams.remove(&session)) else { return false };
+        let Some((session, stream)) = longest.and_then(|session| self.streams.remove_entry(&session)) else {
+            return false;
+        };
         self.budget.give(stream.kept());
+        if let Some(next) = stream.next() {
+            if self.places.len() == PLACES_MAX {
+                self.places.pop_front();
+            }
+            self.places.push_back((session, next));
+        }
         true
     }
 

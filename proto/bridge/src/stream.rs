@@ -78,14 +78,15 @@ pub(crate) struct Stream {
 }
 
 impl Stream {
-    pub(crate) fn new(now: Instant) -> Self {
+    /// A stream that goes on at `next`, or where its sender's first keepalive says.
+    pub(crate) fn new(now: Instant, next: Option<u32>) -> Self {
         Self {
             present: true,
             heard: now,
             keepalive_at: now,
             ack_at: None,
-            next: None,
-            newest: None,
+            next,
+            newest: next.and_then(|next| next.checked_sub(1)),
             held: BTreeMap::new(),
             partial: Partial::default(),
         }
@@ -98,6 +99,11 @@ impl Stream {
         let received = |seq: &u32| *seq < next || self.held.contains_key(seq);
         let bits = (0..32).filter(|k| newest.checked_sub(k + 1).as_ref().is_some_and(received));
         (Some(newest), bits.fold(0, |all, k| all | 1 << k))
+    }
+
+    /// The number whose turn it is.
+    pub(crate) fn next(&self) -> Option<u32> {
+        self.next
     }
 
     /// Bytes that a removed stream gives back.
@@ -226,7 +232,7 @@ mod tests {
 
     impl Rig {
         fn started_at(oldest: u32) -> Self {
-            let (stream, budget) = (Stream::new(Instant::now()), Budget::new(BYTES));
+            let (stream, budget) = (Stream::new(Instant::now(), None), Budget::new(BYTES));
             let mut rig = Self { stream, budget, out: Vec::new() };
             rig.keepalive(oldest);
             rig
@@ -275,7 +281,7 @@ mod tests {
     #[test]
     fn an_event_before_any_keepalive_is_not_taken() {
         let mut rig = Rig::started_at(0);
-        rig.stream = Stream::new(Instant::now());
+        rig.stream = Stream::new(Instant::now(), None);
         assert_eq!(rig.event(3, 0, 1, b"x"), Err(Refused::Unexpected));
         rig.keepalive(2);
         rig.event(3, 0, 1, b"x").unwrap();

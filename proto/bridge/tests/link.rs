@@ -288,6 +288,32 @@ fn acknowledgements_lost_around_a_silence_bring_nothing_twice() {
 }
 
 #[test]
+fn a_sender_forgotten_while_silent_goes_on_where_it_was() {
+    let mut world = World::new(2, 1);
+    world.run(2 * SECOND);
+    world.cut = vec![(1, 0)];
+    for n in 0..3 {
+        world.say(0, &format!("{n}"));
+    }
+    world.run_for(SECOND);
+    world.cut = vec![(0, 1), (1, 0)];
+    world.run_for(11 * SECOND);
+    // Strangers fill the table, so that the silent one makes way.
+    let (now, bridge) = (world.now, &mut world.bridges[1]);
+    for session in 1..=300 {
+        let _ = hand(bridge, now, header(session, 0), Body::Keepalive);
+    }
+    world.cut.clear();
+    world.run_for(15 * SECOND);
+    assert_eq!(world.count(1, |event| matches!(event, Event::SenderGone { .. })), 257, "strangers went too");
+    assert_eq!(world.texts(1, 0), ["0", "1", "2"]);
+    assert_eq!(world.bridges[0].pending(), 0, "what was handed out before is acknowledged");
+    world.say(0, "3");
+    world.run_for(SECOND);
+    assert_eq!(world.texts(1, 0), ["0", "1", "2", "3"]);
+}
+
+#[test]
 fn one_that_is_gone_no_longer_holds_up_the_others() {
     let mut world = World::new(3, 1);
     world.run(2 * SECOND);
