@@ -13,13 +13,9 @@ fuzz_target!(|input: &[u8]| {
     let mut script = Script::new(input);
     let bits = script.byte();
     let config = HostConfig {
-        version: "0.7.1.4".to_owned(),
-        name: "Hosty".to_owned(),
         lobby_name: "x".to_owned(),
-        password: None,
         relay_only: bits & 1 != 0,
         companies: bits & 2 != 0,
-        secret: SECRET,
         game: if bits & 4 == 0 { GameSide::Loopback { bridge: bridge().remote } } else { GameSide::Inside },
         local: Local { port: 29_471, lan: Some([192, 168, 1, 20].into()), vpn: [None; 2], v6: None },
         stun: if bits & 8 == 0 { vec![] } else { vec![StunServer { host: "s".to_owned(), port: 3478 }; 2] },
@@ -28,6 +24,7 @@ fuzz_target!(|input: &[u8]| {
         extensions: bits & 32 == 0,
         rendezvous: (bits & 128 != 0).then(|| "https://master.example".to_owned()),
         guess: bits & 64 != 0,
+        ..HostConfig::new("Hosty", SECRET)
     };
     let now = Instant::now();
     World::new(Session::host(config, [1; 32], now, 1_790_000_000), true, now).play(&mut script);

@@ -21,12 +21,7 @@ fuzz_target!(|input: &[u8]| {
     let host =
         Profile { timestamp: 1_790_000_000, lan: v4(0), public: v4(1), secret: Some(SECRET), ..Profile::default() };
     let config = JoinConfig {
-        version: "0.7.1.4".to_owned(),
-        name: "Al".to_owned(),
-        code: Code::Plain(host),
-        password: None,
         mesh: bits & 1 == 0,
-        timeout: Duration::from_secs(20),
         game: if bits & 4 == 0 { GameSide::Loopback { bridge: bridge().remote } } else { GameSide::Inside },
         local: Local { port: 29_471, lan: Some([192, 168, 1, 20].into()), vpn: [None; 2], v6: None },
         stun: if bits & 8 == 0 { vec![] } else { vec![StunServer { host: "s".to_owned(), port: 3478 }; 2] },
@@ -34,6 +29,7 @@ fuzz_target!(|input: &[u8]| {
         extensions: bits & 32 == 0,
         rendezvous: (bits & 128 != 0).then(|| "https://master.example".to_owned()),
         guess: bits & 64 != 0,
+        ..JoinConfig::new("Al", Code::Plain(host))
     };
     let now = Instant::now();
     World::new(Session::join(config, [1; 32], now, 1_790_000_000), false, now).play(&mut script);

@@ -21,7 +21,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use session::{GameSide, JoinConfig, Local, Publish};
+use session::{GameSide, JoinConfig, Publish};
 
 use crate::args::{Cli, Command, CommonArgs, HostArgs, InputError, Inputs, JoinArgs, Source, Ui};
 use crate::forward::Forward;
@@ -207,18 +207,14 @@ fn join(args: JoinArgs, legacy: bool) -> u8 {
     };
     let config = JoinConfig {
         version: common.release.clone(),
-        name: common.name.clone(),
-        code,
         password: password.map(seam::Secret::new),
         mesh: !args.no_mesh,
         timeout: Duration::from_secs_f64(args.timeout),
         game: GameSide::Loopback { bridge: args::bridge(common.game_local_port) },
-        local: Local::default(),
         stun: setup::stun(&log),
         impair,
-        extensions: true,
         rendezvous,
-        guess: true,
+        ..JoinConfig::new(&common.name, code)
     };
     run.go(setup::join(common, args.local_port, config, setup::vpn(&log)))
 }

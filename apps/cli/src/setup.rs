@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use driver::{Role, Setup};
 use netem::Impairment;
-use session::{GameSide, HostConfig, JoinConfig, Local, StunServer};
+use session::{GameSide, HostConfig, JoinConfig, StunServer};
 
 use crate::args::{CommonArgs, HostArgs, bridge};
 use crate::log::Log;
@@ -162,20 +162,16 @@ pub(crate) fn host(args: &HostArgs, parts: HostParts) -> Setup {
         if args.relay_only { GameSide::None } else { GameSide::Loopback { bridge: bridge(common.game_local_port) } };
     let config = HostConfig {
         version: common.release.clone(),
-        name: common.name.clone(),
         lobby_name: args.lobby_name.clone(),
         password: parts.password.map(seam::Secret::new),
         relay_only: args.relay_only,
         companies: args.companies,
-        secret: parts.secret,
         game,
-        local: Local::default(),
         stun: parts.stun,
         max_players: PLAYERS,
         impair: parts.impair,
-        extensions: true,
         rendezvous: parts.rendezvous,
-        guess: true,
+        ..HostConfig::new(&common.name, parts.secret)
     };
     finish(Role::Host(config), args.local_port, common, parts.vpn)
 }

@@ -13,7 +13,7 @@ use seam::{
     Channel, CloseReason, Delivery, Event, HostOptions, JoinOptions, LinkStats, OpenError, Peer, PeerId, PeerState,
     SendError, Target, Transport, TransportKind,
 };
-use session::{Command, GameSide, HostConfig, JoinConfig, Local, RELEASE, StunServer};
+use session::{Command, GameSide, HostConfig, JoinConfig, RELEASE, StunServer};
 
 /// Most bytes of one packet: with its channel it stays below the frame limit and below every common path MTU.
 const PACKET_MAX: usize = 1200;
@@ -54,20 +54,11 @@ impl LobbyTransport {
         let secret = seam::Dice::new(driver::entropy().map_err(|e| OpenError::Socket(e.to_string()))?).bytes();
         let config = HostConfig {
             version: self.version.clone(),
-            name: options.name.clone(),
-            lobby_name: String::new(),
             password: options.password.clone(),
-            relay_only: false,
-            companies: false,
-            secret,
             game: GameSide::Inside,
-            local: Local::default(),
             stun: self.servers(),
             max_players: if options.max_players == 0 { 200 } else { options.max_players },
-            impair: None,
-            extensions: true,
-            rendezvous: None,
-            guess: true,
+            ..HostConfig::new(&options.name, secret)
         };
         let mut setup = Setup::host(config);
         if options.port != 0 {
@@ -84,18 +75,11 @@ impl LobbyTransport {
         let code = joincode::read(&options.address).map_err(|e| OpenError::BadAddress(e.to_string()))?;
         let config = JoinConfig {
             version: self.version.clone(),
-            name: options.name.clone(),
-            code,
             password: options.password.clone(),
-            mesh: true,
             timeout: DIAL_FOR,
             game: GameSide::Inside,
-            local: Local::default(),
             stun: self.servers(),
-            impair: None,
-            extensions: true,
-            rendezvous: None,
-            guess: true,
+            ..JoinConfig::new(&options.name, code)
         };
         LobbyPeer::start(Setup::join(config))
     }

@@ -7,28 +7,12 @@ use std::time::{Duration, Instant};
 use anywire_driver::{self as driver, Handle, Setup};
 use joincode::{Code, Profile};
 use lobby::State;
-use session::{Event, GameSide, HostConfig, JoinConfig, Local, RELEASE, Via};
+use session::{Event, HostConfig, JoinConfig, Local, Via};
 
 const SECRET: [u8; 12] = [9; 12];
 
 fn host() -> (Handle, u16) {
-    let config = HostConfig {
-        version: RELEASE.to_owned(),
-        name: "ada".to_owned(),
-        lobby_name: String::new(),
-        password: None,
-        relay_only: false,
-        companies: false,
-        secret: SECRET,
-        game: GameSide::None,
-        local: Local::default(),
-        stun: Vec::new(),
-        max_players: 8,
-        impair: None,
-        extensions: true,
-        rendezvous: None,
-        guess: true,
-    };
+    let config = HostConfig { max_players: 8, ..HostConfig::new("ada", SECRET) };
     let mut setup = Setup::host(config);
     setup.bind.set_port(0);
     let host = driver::spawn(setup).unwrap();
@@ -39,19 +23,9 @@ fn host() -> (Handle, u16) {
 /// Joins by an address of this machine, and says by which kind it got there.
 fn join(profile: Profile, local: Local) -> (Via, State) {
     let config = JoinConfig {
-        version: RELEASE.to_owned(),
-        name: "lin".to_owned(),
-        code: Code::Plain(Profile { secret: Some(SECRET), timestamp: u32::MAX, ..profile }),
-        password: None,
-        mesh: true,
         timeout: Duration::from_secs(10),
-        game: GameSide::None,
         local,
-        stun: Vec::new(),
-        impair: None,
-        extensions: true,
-        rendezvous: None,
-        guess: true,
+        ..JoinConfig::new("lin", Code::Plain(Profile { secret: Some(SECRET), timestamp: u32::MAX, ..profile }))
     };
     let join = driver::spawn(Setup::join(config)).unwrap();
     let until = Instant::now() + Duration::from_secs(20);

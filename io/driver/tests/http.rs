@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use anywire_driver::{self as driver, Handle, Setup, fetch};
 use master::{Background, Port, PortRange, Settings};
 use seam::{HttpMethod, Reply, Request};
-use session::{Command, Event, GameSide, HostConfig, Local, Publish, RELEASE};
+use session::{Command, Event, HostConfig, Publish};
 
 /// A server that answers each connection with these bytes, and hands out what it was asked.
 fn server(answers: Vec<Vec<u8>>) -> (SocketAddr, Receiver<String>) {
@@ -135,23 +135,8 @@ fn master() -> Background {
 }
 
 fn host(rendezvous: Option<String>) -> Handle {
-    let mut setup = Setup::host(HostConfig {
-        version: RELEASE.to_owned(),
-        name: "ada".to_owned(),
-        lobby_name: "Tuesday".to_owned(),
-        password: None,
-        relay_only: false,
-        companies: false,
-        secret: [9; 12],
-        game: GameSide::None,
-        local: Local::default(),
-        stun: Vec::new(),
-        max_players: 200,
-        impair: None,
-        extensions: true,
-        rendezvous,
-        guess: true,
-    });
+    let mut setup =
+        Setup::host(HostConfig { lobby_name: "Tuesday".to_owned(), rendezvous, ..HostConfig::new("ada", [9; 12]) });
     setup.bind = "127.0.0.1:0".parse().unwrap();
     driver::spawn(setup).unwrap()
 }

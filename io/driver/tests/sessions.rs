@@ -9,46 +9,16 @@ use bytes::Bytes;
 use joincode::Code;
 use lobby::{End, State};
 use seam::Secret;
-use session::{Command, Event, GameSide, HostConfig, JoinConfig, Local, RELEASE};
+use session::{Command, Event, GameSide, HostConfig, JoinConfig};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn host_config(game: GameSide) -> HostConfig {
-    HostConfig {
-        version: RELEASE.to_owned(),
-        name: "ada".to_owned(),
-        lobby_name: "Tuesday".to_owned(),
-        password: None,
-        relay_only: false,
-        companies: false,
-        secret: [9; 12],
-        game,
-        local: Local::default(),
-        stun: Vec::new(),
-        max_players: 200,
-        impair: None,
-        extensions: true,
-        rendezvous: None,
-        guess: true,
-    }
+    HostConfig { lobby_name: "Tuesday".to_owned(), game, ..HostConfig::new("ada", [9; 12]) }
 }
 
 fn join_config(name: &str, code: &str, game: GameSide) -> JoinConfig {
-    JoinConfig {
-        version: RELEASE.to_owned(),
-        name: name.to_owned(),
-        code: joincode::parse(code).unwrap(),
-        password: None,
-        mesh: true,
-        timeout: Duration::from_secs(20),
-        game,
-        local: Local::default(),
-        stun: Vec::new(),
-        impair: None,
-        extensions: true,
-        rendezvous: None,
-        guess: true,
-    }
+    JoinConfig { game, ..JoinConfig::new(name, joincode::parse(code).unwrap()) }
 }
 
 /// On loopback alone, with any free ports.

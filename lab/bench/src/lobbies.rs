@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use driver::{Handle, Setup};
 use lobby::State;
-use session::{Event, GameSide, HostConfig, JoinConfig, Local, RELEASE};
+use session::{Event, GameSide, HostConfig, JoinConfig};
 
 /// How long anything may take that takes no time.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
@@ -14,41 +14,15 @@ pub(crate) const SECRET: [u8; 12] = *b"twelve bytes";
 
 /// A host of a lobby for 200, on any free ports of loopback.
 pub(crate) fn host(game: GameSide) -> Setup {
-    here(Setup::host(HostConfig {
-        version: RELEASE.to_owned(),
-        name: "host".to_owned(),
-        lobby_name: "bench".to_owned(),
-        password: None,
-        relay_only: false,
-        companies: false,
-        secret: SECRET,
-        game,
-        local: Local::default(),
-        stun: Vec::new(),
-        max_players: 200,
-        impair: None,
-        extensions: true,
-        rendezvous: None,
-        guess: true,
-    }))
+    here(Setup::host(HostConfig { lobby_name: "bench".to_owned(), game, ..HostConfig::new("host", SECRET) }))
 }
 
 /// Somebody who joins it.
 pub(crate) fn join(code: &str, game: GameSide) -> Setup {
     here(Setup::join(JoinConfig {
-        version: RELEASE.to_owned(),
-        name: "join".to_owned(),
-        code: joincode::parse(code).expect("the code of our own host"),
-        password: None,
-        mesh: true,
         timeout: PATIENCE,
         game,
-        local: Local::default(),
-        stun: Vec::new(),
-        impair: None,
-        extensions: true,
-        rendezvous: None,
-        guess: true,
+        ..JoinConfig::new("join", joincode::parse(code).expect("the code of our own host"))
     }))
 }
 

@@ -109,3 +109,49 @@ pub struct JoinConfig {
     /// Guess ports beside the relay when both routers hide theirs.
     pub guess: bool,
 }
+
+impl HostConfig {
+    /// An open co-op lobby for 200 with no game behind it, which asks nobody for anything.
+    #[must_use]
+    pub fn new(name: &str, secret: [u8; 12]) -> Self {
+        Self {
+            version: RELEASE.to_owned(),
+            name: name.to_owned(),
+            lobby_name: String::new(),
+            password: None,
+            relay_only: false,
+            companies: false,
+            secret,
+            game: GameSide::None,
+            local: Local::default(),
+            stun: Vec::new(),
+            max_players: 200,
+            impair: None,
+            extensions: true,
+            rendezvous: None,
+            guess: true,
+        }
+    }
+}
+
+impl JoinConfig {
+    /// A joiner with no game behind it, which links to other joiners, dials for 20 s and asks nobody for anything.
+    #[must_use]
+    pub fn new(name: &str, code: joincode::Code) -> Self {
+        Self {
+            version: RELEASE.to_owned(),
+            name: name.to_owned(),
+            code,
+            password: None,
+            mesh: true,
+            timeout: Duration::from_secs(20),
+            game: GameSide::None,
+            local: Local::default(),
+            stun: Vec::new(),
+            impair: None,
+            extensions: true,
+            rendezvous: None,
+            guess: true,
+        }
+    }
+}

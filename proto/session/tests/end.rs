@@ -5,7 +5,7 @@
 use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
 
-use anywire_session::{Event, GameSide, JoinConfig, Local, RELEASE, Session};
+use anywire_session::{Event, JoinConfig, Session};
 use joincode::{Code, Profile};
 use seam::Path;
 
@@ -14,21 +14,7 @@ fn nothing_follows_the_end_when_the_dial_and_its_deadline_run_out_together() {
     let start = Instant::now();
     let host = SocketAddrV4::new([192, 0, 2, 1].into(), 4000);
     let profile = Profile { lan: Some(host), secret: Some([1; 12]), ..Profile::default() };
-    let config = JoinConfig {
-        version: RELEASE.to_owned(),
-        name: "Al".to_owned(),
-        code: Code::Plain(profile),
-        password: None,
-        mesh: true,
-        timeout: Duration::from_secs(20),
-        game: GameSide::None,
-        local: Local::default(),
-        stun: Vec::new(),
-        impair: None,
-        extensions: true,
-        rendezvous: None,
-        guess: true,
-    };
+    let config = JoinConfig { ..JoinConfig::new("Al", Code::Plain(profile)) };
     let mut session = Session::join(config, [1; 32], start, 0);
     let mut events = Vec::new();
     for seconds in [0, 31, 32, 33] {

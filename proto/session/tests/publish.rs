@@ -3,27 +3,15 @@
 
 use std::time::{Duration, Instant};
 
-use anywire_session::{Command, Event, GameSide, HostConfig, Local, Publish, RELEASE, Session};
+use anywire_session::{Command, Event, HostConfig, Local, Publish, RELEASE, Session};
 use codec::Map;
 use seam::{HttpMethod, Reply, Request, RequestId, Secret};
 
 fn session(now: Instant) -> Session {
     let config = HostConfig {
-        version: RELEASE.to_owned(),
-        name: "ada".to_owned(),
         lobby_name: "Tuesday".to_owned(),
-        password: None,
-        relay_only: false,
-        companies: false,
-        secret: [9; 12],
-        game: GameSide::None,
         local: Local { port: 29_471, ..Local::default() },
-        stun: Vec::new(),
-        max_players: 200,
-        impair: None,
-        extensions: true,
-        rendezvous: None,
-        guess: true,
+        ..HostConfig::new("ada", [9; 12])
     };
     Session::host(config, [1; 32], now, 1_790_000_000)
 }
@@ -159,19 +147,12 @@ fn a_master_that_refuses_is_told_of_once_and_asked_again() {
 fn a_joiner_lists_nothing_and_the_rows_name_is_no_text_for_a_log() {
     let now = Instant::now();
     let config = anywire_session::JoinConfig {
-        version: RELEASE.to_owned(),
-        name: "lin".to_owned(),
-        code: joincode::Code::Plain(joincode::Profile { secret: Some([1; 12]), ..Default::default() }),
         password: Some(Secret::new("")),
-        mesh: true,
         timeout: Duration::from_secs(5),
-        game: GameSide::None,
-        local: Local::default(),
-        stun: Vec::new(),
-        impair: None,
-        extensions: true,
-        rendezvous: None,
-        guess: true,
+        ..anywire_session::JoinConfig::new(
+            "lin",
+            joincode::Code::Plain(joincode::Profile { secret: Some([1; 12]), ..Default::default() }),
+        )
     };
     let mut joiner = Session::join(config, [1; 32], now, 1_790_000_000);
     joiner.command(now, publish("http://m"));

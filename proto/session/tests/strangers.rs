@@ -6,7 +6,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use anywire_session::{Command, Event, GAME, GameSide, HostConfig, JoinConfig, LOBBY, Local, RELEASE, Session};
+use anywire_session::{Command, Event, GAME, GameSide, HostConfig, JoinConfig, LOBBY, Local, Session};
 use bytes::BytesMut;
 use seal::{OVERHEAD, Sealer, SessionKey};
 use seam::{Dice, Path, Refused};
@@ -56,23 +56,7 @@ fn local(path: Path) -> Local {
 }
 
 fn host_config(game: GameSide) -> HostConfig {
-    HostConfig {
-        version: RELEASE.to_owned(),
-        name: "ada".to_owned(),
-        lobby_name: String::new(),
-        password: None,
-        relay_only: false,
-        companies: false,
-        secret: SECRET,
-        game,
-        local: local(host_path()),
-        stun: Vec::new(),
-        max_players: 200,
-        impair: None,
-        extensions: true,
-        rendezvous: None,
-        guess: true,
-    }
+    HostConfig { game, local: local(host_path()), ..HostConfig::new("ada", SECRET) }
 }
 
 impl Air {
@@ -91,19 +75,10 @@ impl Air {
             ..joincode::Profile::default()
         };
         let joiner = JoinConfig {
-            version: RELEASE.to_owned(),
-            name: "lin".to_owned(),
-            code: joincode::Code::Plain(profile),
             password: password.map(seam::Secret::new),
-            mesh: true,
-            timeout: Duration::from_secs(20),
             game: GameSide::Inside,
             local: local(joiner_path()),
-            stun: Vec::new(),
-            impair: None,
-            extensions: true,
-            rendezvous: None,
-            guess: true,
+            ..JoinConfig::new("lin", joincode::Code::Plain(profile))
         };
         let host = Session::host(host_config(GameSide::Inside), [1; 32], now, 1_790_000_000);
         let joiner = Session::join(joiner, [2; 32], now, 1_790_000_000);

@@ -194,16 +194,3 @@ fn without_colours_nothing_is_coloured() {
     let reset = ratatui::style::Color::Reset;
     assert!(terminal.backend().buffer().content().iter().all(|cell| cell.fg == reset && cell.bg == reset));
 }
-
-#[test]
-#[ignore = "prints a picture for a person: cargo test -p anywire-cli look -- --ignored --nocapture"]
-fn look() {
-    for (width, height) in [(80, 24), (40, 10), (120, 30)] {
-        eprintln!("{}", screen(&host(), width, height).join("\n"));
-    }
-    let mut model = host();
-    for overlay in [Overlay::Help, Overlay::Qr, Overlay::Ask(Ask::Kick("lin".into()))] {
-        model.overlay = overlay;
-        eprintln!("{}", screen(&model, 80, 24).join("\n"));
-    }
-}

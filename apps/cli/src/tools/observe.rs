@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use driver::Setup;
 use joincode::{Code, Profile};
-use session::{Event, GameSide, HostConfig, Local, RELEASE};
+use session::{Event, HostConfig};
 
 use super::say;
 use crate::args::ObserveArgs;
@@ -34,21 +34,10 @@ pub(crate) fn run(args: &ObserveArgs) -> u8 {
 /// A host's look at its own addresses, by the code it would give away.
 fn look(port: u16, log: &Log) -> Result<Profile, String> {
     let mut setup = Setup::host(HostConfig {
-        version: RELEASE.to_owned(),
-        name: "observer".to_owned(),
-        lobby_name: String::new(),
-        password: None,
         relay_only: true,
-        companies: false,
-        secret: [0; 12],
-        game: GameSide::None,
-        local: Local::default(),
         stun: setup::stun(log),
         max_players: 1,
-        impair: None,
-        extensions: true,
-        rendezvous: None,
-        guess: true,
+        ..HostConfig::new("observer", [0; 12])
     });
     setup.bind = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
     setup.vpn = setup::vpn(log);

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use driver::{Handle, OpenError, Setup};
 use lobby::{End, Roster};
 use seam::LinkStats;
-use session::{Command, Event, GameSide, HostConfig, JoinConfig, Local, RELEASE};
+use session::{Command, Event, GameSide, HostConfig, JoinConfig};
 
 /// One player and all it was told.
 pub(crate) struct Guest {
@@ -31,21 +31,10 @@ pub(crate) fn host(name: &str, relay: bool) -> Result<Guest, OpenError> {
     Guest::open(
         name,
         Setup::host(HostConfig {
-            version: RELEASE.to_owned(),
-            name: name.to_owned(),
             lobby_name: "selftest".to_owned(),
-            password: None,
             relay_only: relay,
-            companies: false,
-            secret: [a, b, c, d, e, f, g, h, i, j, k, l],
             game: if relay { GameSide::None } else { GameSide::Inside },
-            local: Local::default(),
-            stun: Vec::new(),
-            max_players: 200,
-            impair: None,
-            extensions: true,
-            rendezvous: None,
-            guess: true,
+            ..HostConfig::new(name, [a, b, c, d, e, f, g, h, i, j, k, l])
         }),
     )
 }
@@ -57,19 +46,10 @@ pub(crate) fn host(name: &str, relay: bool) -> Result<Guest, OpenError> {
 pub(crate) fn join(name: &str, code: &str, mesh: bool) -> Result<Guest, String> {
     let code = joincode::read(code).map_err(|error| error.to_string())?;
     let setup = Setup::join(JoinConfig {
-        version: RELEASE.to_owned(),
-        name: name.to_owned(),
-        code,
-        password: None,
         mesh,
         timeout: Duration::from_secs(10),
         game: GameSide::Inside,
-        local: Local::default(),
-        stun: Vec::new(),
-        impair: None,
-        extensions: true,
-        rendezvous: None,
-        guess: true,
+        ..JoinConfig::new(name, code)
     });
     Guest::open(name, setup).map_err(|error| error.to_string())
 }

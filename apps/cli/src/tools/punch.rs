@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use driver::{Handle, Setup};
 use seam::LinkStats;
-use session::{Command, Event, GameSide, HostConfig, JoinConfig, Local, RELEASE};
+use session::{Command, Event, HostConfig, JoinConfig};
 
 use super::say;
 use crate::args::PunchArgs;
@@ -47,40 +47,20 @@ pub(crate) fn run(args: &PunchArgs) -> u8 {
 fn waiting(log: &Log) -> Result<Setup, (String, u8)> {
     let [a, b, c, d, e, f, g, h, i, j, k, l, ..] = driver::entropy().map_err(|error| (error.to_string(), FAILED))?;
     Ok(Setup::host(HostConfig {
-        version: RELEASE.to_owned(),
-        name: "first".to_owned(),
         lobby_name: "punch test".to_owned(),
-        password: None,
-        relay_only: false,
-        companies: false,
-        secret: [a, b, c, d, e, f, g, h, i, j, k, l],
-        game: GameSide::None,
-        local: Local::default(),
         stun: setup::stun(log),
         max_players: 2,
-        impair: None,
-        extensions: true,
-        rendezvous: None,
-        guess: true,
+        ..HostConfig::new("first", [a, b, c, d, e, f, g, h, i, j, k, l])
     }))
 }
 
 fn dialling(args: &PunchArgs, code: &str, log: &Log) -> Result<Setup, (String, u8)> {
     let code = joincode::read(code).map_err(|error| (format!("bad code: {error}"), WRONG))?;
     Ok(Setup::join(JoinConfig {
-        version: RELEASE.to_owned(),
-        name: "second".to_owned(),
-        code,
-        password: None,
         mesh: false,
         timeout: Duration::from_secs_f64(args.timeout),
-        game: GameSide::None,
-        local: Local::default(),
         stun: setup::stun(log),
-        impair: None,
-        extensions: true,
-        rendezvous: None,
-        guess: true,
+        ..JoinConfig::new("second", code)
     }))
 }
 

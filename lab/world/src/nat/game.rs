@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use joincode::Code;
 use lobby::{End, State};
 use seam::{Dice, Route};
-use session::{Command, Event, GameSide, HostConfig, JoinConfig, Local, RELEASE, Session, Via};
+use session::{Command, Event, GameSide, HostConfig, JoinConfig, Local, Session, Via};
 
 use super::internet::WALL;
 use super::{Internet, Kind};
@@ -68,21 +68,13 @@ impl Game {
     pub(super) fn host(&mut self, world: &mut Internet, kind: Kind, delay: Duration) {
         let inner = world.home(kind, delay);
         let config = HostConfig {
-            version: RELEASE.to_owned(),
-            name: "host".to_owned(),
-            lobby_name: String::new(),
-            password: None,
-            relay_only: false,
-            companies: false,
-            secret: self.dice.bytes(),
             game: GameSide::Inside,
             local: local(inner),
             stun: Internet::stun(),
             max_players: 8,
-            impair: None,
-            extensions: true,
             rendezvous: self.url(),
             guess: self.guess,
+            ..HostConfig::new("host", self.dice.bytes())
         };
         world.homes[HOST].session = Some(Session::host(config, self.dice.bytes(), world.now, WALL));
     }
@@ -99,19 +91,13 @@ impl Game {
         }
         let inner = world.home(kind, delay);
         let config = JoinConfig {
-            version: RELEASE.to_owned(),
-            name: "joiner".to_owned(),
-            code,
-            password: None,
-            mesh: true,
             timeout: Duration::from_secs(40),
             game: GameSide::Inside,
             local: local(inner),
             stun: Internet::stun(),
-            impair: None,
-            extensions: true,
             rendezvous: self.url(),
             guess: self.guess,
+            ..JoinConfig::new("joiner", code)
         };
         self.joined = Some(world.now);
         world.homes[JOINER].session = Some(Session::join(config, self.dice.bytes(), world.now, WALL));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use lobby::{End, State};
 use seam::Dice;
-use session::{Command, GameSide, HostConfig, JoinConfig, Local, RELEASE, Session};
+use session::{Command, GameSide, HostConfig, JoinConfig, Local, Session};
 
 use super::node::{FrameId, frame, shape};
 use super::plan::{AGREED_AT, CALM_AT, END_AT, dice_of};
@@ -203,21 +203,13 @@ impl<'p> World<'p> {
     fn host(&mut self) {
         let address = address(0, 0);
         let config = HostConfig {
-            version: RELEASE.to_owned(),
-            name: "host".to_owned(),
             lobby_name: "world".to_owned(),
-            password: None,
             relay_only: self.plan.relay,
             companies: self.dice.chance(0.5),
-            secret: self.dice.bytes(),
             game: if self.plan.relay { GameSide::None } else { GameSide::Inside },
             local: Self::local(address),
-            stun: Vec::new(),
-            max_players: 200,
-            impair: None,
             extensions: !self.plan.old_host,
-            rendezvous: None,
-            guess: true,
+            ..HostConfig::new("host", self.dice.bytes())
         };
         let session = Session::host(config, self.dice.bytes(), self.now, 1_790_000_000);
         self.add(Node::new(0, address, session, self.begun));
@@ -236,19 +228,12 @@ impl<'p> World<'p> {
         // Every fourth player is called the same, so that names have to be told apart.
         let name = if index.is_multiple_of(4) { "twin".to_owned() } else { format!("p{index}") };
         let config = JoinConfig {
-            version: RELEASE.to_owned(),
-            name,
-            code,
-            password: None,
             mesh: player.mesh,
             timeout: Duration::from_secs(40),
             game: GameSide::Inside,
             local: Self::local(address),
-            stun: Vec::new(),
-            impair: None,
             extensions: !player.old,
-            rendezvous: None,
-            guess: true,
+            ..JoinConfig::new(&name, code)
         };
         let session = Session::join(config, self.dice.bytes(), self.now, 1_790_000_000);
         self.add(Node::new(index, address, session, self.begun));

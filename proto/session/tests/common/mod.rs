@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::time::{Duration, Instant};
 
-use anywire_session::{Command, Event, GameSide, HostConfig, JoinConfig, LOBBY, Local, RELEASE, Session};
+use anywire_session::{Command, Event, GameSide, HostConfig, JoinConfig, LOBBY, Local, Session};
 use bytes::{Bytes, BytesMut};
 use joincode::{Code, Profile};
 use lobby::{End, State};
@@ -31,39 +31,17 @@ pub(crate) const fn at(n: u8) -> SocketAddr {
 
 pub(crate) fn host_config(n: u8) -> HostConfig {
     HostConfig {
-        version: RELEASE.to_owned(),
-        name: "ada".to_owned(),
-        lobby_name: String::new(),
-        password: None,
-        relay_only: false,
-        companies: false,
-        secret: SECRET,
         game: GameSide::Inside,
         local: Local { port: 4000, lan: Some(*v4(n).ip()), ..Local::default() },
-        stun: Vec::new(),
-        max_players: 200,
-        impair: None,
-        extensions: true,
-        rendezvous: None,
-        guess: true,
+        ..HostConfig::new("ada", SECRET)
     }
 }
 
 pub(crate) fn join_config(name: &str, n: u8, code: Code) -> JoinConfig {
     JoinConfig {
-        version: RELEASE.to_owned(),
-        name: name.to_owned(),
-        code,
-        password: None,
-        mesh: true,
-        timeout: secs(20),
         game: GameSide::Inside,
         local: Local { port: 4000, lan: Some(*v4(n).ip()), ..Local::default() },
-        stun: Vec::new(),
-        impair: None,
-        extensions: true,
-        rendezvous: None,
-        guess: true,
+        ..JoinConfig::new(name, code)
     }
 }
 
