@@ -3,7 +3,7 @@
 #![no_main]
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anywire_fuzz::world::{SECRET, World, bridge};
 use anywire_fuzz::{Script, remote};
