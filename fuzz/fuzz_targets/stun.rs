@@ -4,14 +4,21 @@
 
 use anywire_fuzz::Script;
 use libfuzzer_sys::fuzz_target;
-use stun::{ANSWER_MAX, ANSWERS_MAX, Answer, Observation, Request, Rules, looks_like};
+use stun::{
+    ANSWER_MAX, ANSWERS_MAX, Answer, Behaviour, Changed, Filtering, Mapping, Observation, REQUEST_MAX, Request, Rules,
+    looks_like,
+};
 
 fuzz_target!(|input: &[u8]| {
     if let Ok(request) = Request::parse(input) {
         assert!(looks_like(input), "a request that does not look like STUN");
-        assert_eq!(Request::parse(&request.encode()), Ok(request));
-        let answer = Answer::of(&request, anywire_fuzz::remote(input.len() % 4));
+        let written = request.encode();
+        assert!(written.len() <= REQUEST_MAX);
+        assert_eq!(Request::parse(&written), Ok(request));
+        let [seen, origin, other] = [0, 1, 2].map(|n| anywire_fuzz::remote((input.len() + n) % 4));
+        let answer = Answer::of(&request, seen).with_places(Some(origin), Some(other));
         assert_eq!(Answer::parse(&answer.encode()), Ok(answer));
+        assert!(matches!(Answer::parse(&Answer::refusal(&request)), Err(stun::AnswerError::Refused { code: 420 })));
     }
     if let Ok(answer) = Answer::parse(input) {
         let written = answer.encode();
@@ -39,6 +46,12 @@ fn observed(script: &mut Script<'_>) {
         };
         addresses.push(std::net::SocketAddr::new(ip, script.u16()));
     }
+    let pairs: Vec<_> = addresses.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect();
+    let mapping = Mapping::of(&pairs);
+    assert!(pairs.len() > 1 || mapping == Mapping::Unknown, "a class by one answer");
+    let changed = Changed { asked_ip: addresses.len() % 2 == 0, ip: addresses.len() % 3 == 0, ..Changed::default() };
+    assert_eq!(Filtering::of(changed), Filtering::Unknown, "a class without a living other address");
+    assert!(!Behaviour { mapping, ..Behaviour::default() }.to_string().is_empty());
     let seen = Observation::of(addresses.iter().copied());
     assert!(seen.public.len() <= ANSWERS_MAX.min(addresses.len()));
     assert!(seen.public.iter().all(|address| address.port() != 0 && !address.ip().is_multicast()));

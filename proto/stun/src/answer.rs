@@ -5,16 +5,19 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use codec::{Reader, Short, Writer};
 use thiserror::Error;
 
-use crate::{BINDING_ANSWER, BINDING_ERROR, HEADER, MAGIC_COOKIE, Request, TransactionId};
+use crate::{BINDING_ANSWER, BINDING_ERROR, HEADER, MAGIC_COOKIE, Request, TransactionId, attribute};
 
 const MAPPED_ADDRESS: u16 = 0x0001;
 const ERROR_CODE: u16 = 0x0009;
+const UNKNOWN_ATTRIBUTES: u16 = 0x000A;
 const XOR_MAPPED_ADDRESS: u16 = 0x0020;
+const RESPONSE_ORIGIN: u16 = 0x802B;
+const OTHER_ADDRESS: u16 = 0x802C;
 const FAMILY_V4: u8 = 1;
 const FAMILY_V6: u8 = 2;
 
-/// Longest answer a server of ours writes: both attributes, IPv6.
-pub const ANSWER_MAX: usize = HEADER + 2 * (4 + 20);
+/// Longest answer a server of ours writes: four addresses, IPv6. Of IPv4 it is 68 bytes.
+pub const ANSWER_MAX: usize = HEADER + 4 * (4 + 20);
 
 /// Which attributes count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +61,10 @@ pub struct Answer {
     pub mapped: Option<SocketAddr>,
     /// XOR-MAPPED-ADDRESS, decoded.
     pub xor_mapped: Option<SocketAddr>,
+    /// RESPONSE-ORIGIN: where the server sent it from (RFC 5780, section 7.3).
+    pub origin: Option<SocketAddr>,
+    /// OTHER-ADDRESS: where else the server can answer from, and be asked (RFC 5780, section 7.4).
+    pub other: Option<SocketAddr>,
 }
 
 impl Answer {
@@ -75,16 +82,13 @@ impl Answer {
             return Err(AnswerError::NotAnAnswer);
         }
         let mut body = Reader::new(r.take(body, "body")?);
-        let mut answer = Self { id, mapped: None, xor_mapped: None };
+        let mut answer = Self { id, mapped: None, xor_mapped: None, origin: None, other: None };
         let mut code = 0;
         while !body.is_empty() {
-            let attribute = body.u16("attribute type")?;
-            let len = usize::from(body.u16("attribute length")?);
-            let value = body.take(len, "attribute")?;
-            // The last attribute's padding may be missing: some classic servers do not pad.
-            let padding = (len.next_multiple_of(4) - len).min(body.remaining());
-            body.take(padding, "padding")?;
-            match attribute {
+            let (kind, value) = attribute(&mut body)?;
+            match kind {
+                RESPONSE_ORIGIN if answer.origin.is_none() => answer.origin = address(value)?,
+                OTHER_ADDRESS if answer.other.is_none() => answer.other = address(value)?,
                 MAPPED_ADDRESS if answer.mapped.is_none() => answer.mapped = address(value)?,
                 XOR_MAPPED_ADDRESS if answer.xor_mapped.is_none() => {
                     answer.xor_mapped = address(value)?.map(|a| toggled(a, &id));
@@ -122,7 +126,26 @@ impl Answer {
     #[must_use]
     pub fn of(request: &Request, seen: SocketAddr) -> Self {
         let seen = SocketAddr::new(seen.ip().to_canonical(), seen.port());
-        Self { id: request.id, mapped: Some(seen), xor_mapped: request.id.has_cookie().then_some(seen) }
+        let xor_mapped = request.id.has_cookie().then_some(seen);
+        Self { id: request.id, mapped: Some(seen), xor_mapped, origin: None, other: None }
+    }
+
+    /// The same answer, with where it is sent from and where else the server is. Classic requests are answered without:
+    /// old peers do not look for it.
+    #[must_use]
+    pub fn with_places(self, origin: Option<SocketAddr>, other: Option<SocketAddr>) -> Self {
+        if self.id.has_cookie() { Self { origin, other, ..self } } else { self }
+    }
+
+    /// What a server answers that cannot send from where the request wants: error 420 with the attribute's number
+    /// (RFC 5780, section 6.1). 36 bytes.
+    #[must_use]
+    pub fn refusal(request: &Request) -> Vec<u8> {
+        let mut out = Writer::with_capacity(HEADER + 16);
+        out.u16(BINDING_ERROR).u16(16).bytes(&request.id.0);
+        out.u16(ERROR_CODE).u16(4).bytes(&[0, 0, 4, 20]);
+        out.u16(UNKNOWN_ATTRIBUTES).u16(2).bytes(&[0, 3, 0, 0]);
+        out.into_vec()
     }
 
     /// The datagram, at most [`ANSWER_MAX`] bytes.
@@ -134,6 +157,12 @@ impl Answer {
         }
         if let Some(address) = self.xor_mapped {
             put_address(&mut body, XOR_MAPPED_ADDRESS, toggled(address, &self.id));
+        }
+        if let Some(address) = self.origin {
+            put_address(&mut body, RESPONSE_ORIGIN, address);
+        }
+        if let Some(address) = self.other {
+            put_address(&mut body, OTHER_ADDRESS, address);
         }
         let body = body.into_vec();
         let len = u16::try_from(body.len()).unwrap_or_default();

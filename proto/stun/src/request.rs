@@ -1,9 +1,16 @@
 //! The question.
 
-use codec::{Reader, Short};
+use codec::{Reader, Short, Writer};
 use thiserror::Error;
 
-use crate::{BINDING_REQUEST, HEADER, MAGIC_COOKIE};
+use crate::{BINDING_REQUEST, HEADER, MAGIC_COOKIE, attribute};
+
+const CHANGE_REQUEST: u16 = 0x0003;
+const CHANGE_IP: u8 = 4;
+const CHANGE_PORT: u8 = 2;
+
+/// Longest request of ours: a header and CHANGE-REQUEST.
+pub const REQUEST_MAX: usize = HEADER + 8;
 
 /// Sixteen bytes that an answer repeats. In the cookie form the first four are the magic cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -32,11 +39,31 @@ pub enum RequestError {
     Length,
 }
 
-/// A binding request. Attributes of a received one are skipped: none changes what a plain server answers.
+/// Where an answer is to come from instead of where the request went (CHANGE-REQUEST, RFC 5780, section 7.2).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Change {
+    /// From the server's other address.
+    pub ip: bool,
+    /// From its other port.
+    pub port: bool,
+}
+
+impl Change {
+    /// From where the request went.
+    pub const NONE: Self = Self { ip: false, port: false };
+    /// From another port of the same address.
+    pub const PORT: Self = Self { ip: false, port: true };
+    /// From another address and port.
+    pub const BOTH: Self = Self { ip: true, port: true };
+}
+
+/// A binding request. Of a received one's attributes CHANGE-REQUEST counts, the last of several; others are skipped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
     /// What the answer repeats.
     pub id: TransactionId,
+    /// Where the answer is to come from.
+    pub change: Change,
 }
 
 impl Request {
@@ -49,7 +76,7 @@ impl Request {
             let [first, ..] = &mut id.0;
             *first = !*first;
         }
-        Self { id }
+        Self { id, change: Change::NONE }
     }
 
     /// A request in the form of RFC 8489.
@@ -59,18 +86,26 @@ impl Request {
         let (cookie, rest) = id.split_at_mut(4);
         cookie.copy_from_slice(&MAGIC_COOKIE.to_be_bytes());
         rest.copy_from_slice(&random);
-        Self { id: TransactionId(id) }
+        Self { id: TransactionId(id), change: Change::NONE }
     }
 
-    /// The datagram: a header without attributes.
+    /// The same question, answered from elsewhere.
     #[must_use]
-    pub fn encode(&self) -> [u8; HEADER] {
-        let mut out = [0; HEADER];
-        let (head, id) = out.split_at_mut(4);
-        let [a, b] = BINDING_REQUEST.to_be_bytes();
-        head.copy_from_slice(&[a, b, 0, 0]);
-        id.copy_from_slice(&self.id.0);
-        out
+    pub fn from_elsewhere(self, change: Change) -> Self {
+        Self { change, ..self }
+    }
+
+    /// The datagram: a header, and CHANGE-REQUEST where there is a change; at most [`REQUEST_MAX`] bytes.
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let Change { ip, port } = self.change;
+        let flags = if ip { CHANGE_IP } else { 0 } | if port { CHANGE_PORT } else { 0 };
+        let mut out = Writer::with_capacity(REQUEST_MAX);
+        out.u16(BINDING_REQUEST).u16(if flags == 0 { 0 } else { 8 }).bytes(&self.id.0);
+        if flags != 0 {
+            out.u16(CHANGE_REQUEST).u16(4).bytes(&[0, 0, 0, flags]);
+        }
+        out.into_vec()
     }
 
     /// Reads a request, for a server. Any bytes may be given.
@@ -88,7 +123,13 @@ impl Request {
         if body != r.remaining() || body % 4 != 0 {
             return Err(RequestError::Length);
         }
-        Ok(Self { id })
+        let mut change = Change::NONE;
+        while !r.is_empty() {
+            if let (CHANGE_REQUEST, [_, _, _, flags]) = attribute(&mut r)? {
+                change = Change { ip: flags & CHANGE_IP != 0, port: flags & CHANGE_PORT != 0 };
+            }
+        }
+        Ok(Self { id, change })
     }
 }
 
@@ -117,19 +158,38 @@ mod tests {
         for cut in 0..bytes.len() {
             assert!(matches!(Request::parse(&bytes[..cut]), Err(RequestError::Short(_))), "cut at {cut}");
         }
-        let mut answer = bytes;
+        let mut answer = bytes.clone();
         answer[0] = 1;
         assert_eq!(Request::parse(&answer), Err(RequestError::NotARequest));
-        let mut long = bytes;
+        let mut long = bytes.clone();
         long[2..4].copy_from_slice(&0xFFFC_u16.to_be_bytes());
         assert_eq!(Request::parse(&long), Err(RequestError::Length));
     }
 
     #[test]
-    fn attributes_of_a_request_are_skipped() {
-        let mut bytes = Request::classic([1; 16]).encode().to_vec();
+    fn attributes_of_a_request_are_skipped_unless_they_are_cut_short() {
+        let mut bytes = Request::classic([1; 16]).encode();
         bytes.extend_from_slice(&[0x80, 0x22, 0, 4, b't', b'e', b's', b't']);
         bytes[3] = 8;
         assert_eq!(Request::parse(&bytes), Ok(Request::classic([1; 16])));
+        bytes[23] = 9;
+        assert!(matches!(Request::parse(&bytes), Err(RequestError::Short(_))));
+    }
+
+    #[test]
+    fn a_change_request_is_written_as_in_rfc_5780_and_read_back() {
+        for (change, flags) in [(Change::BOTH, 6), (Change::PORT, 2), (Change { ip: true, port: false }, 4)] {
+            let request = Request::with_cookie([3; 12]).from_elsewhere(change);
+            let bytes = request.encode();
+            assert_eq!(bytes[20..], [0, 3, 0, 4, 0, 0, 0, flags]);
+            assert_eq!((bytes.len(), bytes[3]), (REQUEST_MAX, 8));
+            assert_eq!(Request::parse(&bytes), Ok(request));
+            for cut in 0..bytes.len() {
+                assert!(Request::parse(&bytes[..cut]).is_err(), "cut at {cut}");
+            }
+        }
+        let mut odd = Request::with_cookie([3; 12]).from_elsewhere(Change::PORT).encode();
+        odd[23] = 3;
+        assert_eq!(Request::parse(&odd), Ok(Request::with_cookie([3; 12])), "of another length it says nothing");
     }
 }

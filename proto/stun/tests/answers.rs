@@ -4,7 +4,7 @@
 
 use std::net::SocketAddr;
 
-use anywire_stun::{ANSWER_MAX, Answer, AnswerError, Request, Rules, TransactionId, looks_like};
+use anywire_stun::{ANSWER_MAX, Answer, AnswerError, Change, Request, Rules, TransactionId, looks_like};
 use codec::{Short, unhex};
 use proptest::prelude::*;
 use serde_json::Value;
@@ -36,7 +36,7 @@ fn the_mapped_answer_vector_is_read_and_written() {
     assert_eq!(v["expect"]["ip"], want.ip().to_string());
     assert_eq!(v["expect"]["port"], want.port());
     assert_eq!(Answer::to_request(&datagram, id(&v), Rules::Classic), Ok(want));
-    assert_eq!(Answer::of(&Request { id: id(&v) }, want).encode(), datagram);
+    assert_eq!(Answer::of(&Request { id: id(&v), change: Change::NONE }, want).encode(), datagram);
 }
 
 #[test]
@@ -80,6 +80,33 @@ fn a_cookie_request_is_answered_with_both_attributes_and_a_classic_one_with_the_
 fn an_ipv4_asker_on_a_dual_stack_socket_is_told_its_ipv4_address() {
     let seen = Answer::of(&Request::classic([3; 16]), "[::ffff:203.0.113.9]:700".parse().unwrap());
     assert_eq!(seen.mapped, Some("203.0.113.9:700".parse().unwrap()));
+}
+
+#[test]
+fn a_server_says_where_it_is_to_who_speaks_the_newer_form() {
+    let at = |text: &str| Some(text.parse::<SocketAddr>().unwrap());
+    let seen = "203.0.113.9:700".parse().unwrap();
+    let (origin, other) = (at("198.51.100.1:3478"), at("198.51.100.2:3479"));
+    let told = Answer::of(&Request::with_cookie([3; 12]), seen).with_places(origin, other);
+    let bytes = told.encode();
+    assert_eq!(bytes.len(), 68);
+    assert_eq!(bytes[44..56], [0x80, 0x2B, 0, 8, 0, 1, 0x0D, 0x96, 198, 51, 100, 1]);
+    assert_eq!(bytes[56..], [0x80, 0x2C, 0, 8, 0, 1, 0x0D, 0x97, 198, 51, 100, 2]);
+    assert_eq!(Answer::parse(&bytes), Ok(told));
+    for cut in 0..bytes.len() {
+        assert!(Answer::parse(&bytes[..cut]).is_err(), "cut at {cut}");
+    }
+    let classic = Answer::of(&Request::classic([3; 16]), seen);
+    assert_eq!(classic.with_places(origin, other), classic);
+}
+
+#[test]
+fn a_server_that_cannot_answer_from_elsewhere_says_420() {
+    let request = Request::with_cookie([3; 12]).from_elsewhere(Change::BOTH);
+    let refusal = Answer::refusal(&request);
+    assert!(looks_like(&refusal) && refusal.len() == 36);
+    assert_eq!(Answer::parse(&refusal), Err(AnswerError::Refused { code: 420 }));
+    assert_eq!(refusal[4..20], request.id.0);
 }
 
 #[test]
@@ -156,7 +183,8 @@ proptest! {
     fn what_a_server_writes_is_read_back(seed in any::<[u8; 16]>(), cookie in any::<bool>(), seen in any_address()) {
         let random = *seed.first_chunk::<12>().unwrap();
         let request = if cookie { Request::with_cookie(random) } else { Request::classic(seed) };
-        let answer = Answer::of(&request, seen);
+        let places = seed[0] & 1 == 0;
+        let answer = Answer::of(&request, seen).with_places(places.then_some(seen), Some(seen));
         let datagram = answer.encode();
         prop_assert!(datagram.len() <= ANSWER_MAX && looks_like(&datagram));
         prop_assert_eq!(Answer::parse(&datagram), Ok(answer));
