@@ -113,7 +113,7 @@ async fn answer(app: &Arc<App>, caller: IpAddr, request: Request) -> Response {
     loop {
         step = match step {
             Step::Answer(response) => return dress(response, query),
-            Step::Probe(ask) => return dress(probe(ask).await, query),
+            Step::Probe(ask) => return dress(probe(ask, app.settings.stun_other_address).await, query),
             Step::Do { op, then } | Step::Hold { op, then, .. } => ask_store(app, op, then).await,
         }
     }
@@ -185,9 +185,11 @@ fn dress(response: rendezvous::Response, query: &str) -> Response {
     dressed
 }
 
-/// Sends the token to the caller's own address.
-async fn probe(Probe { to, protocol, datagram }: Probe) -> rendezvous::Response {
+/// Sends the token to the caller's own address: from this machine's other address where it has one, to which the caller
+/// may well have sent nothing yet. A router that lets in whoever it sent to would make any port look open else.
+async fn probe(Probe { to, protocol, datagram }: Probe, other: Option<IpAddr>) -> rendezvous::Response {
     let any: SocketAddr = if to.is_ipv4() { ([0, 0, 0, 0], 0).into() } else { ([0u16; 8], 0).into() };
+    let any = other.filter(|other| other.is_ipv4() == to.is_ipv4()).map_or(any, |other| SocketAddr::new(other, 0));
     match protocol {
         ProbeProtocol::Udp => {
             if let Ok(socket) = UdpSocket::bind(any).await {

@@ -54,6 +54,9 @@ pub enum StartError {
     /// The database cannot be used.
     #[error("cannot use the database: {0}")]
     Database(String),
+    /// The settings contradict each other or this machine.
+    #[error("cannot do what the settings say: {0}")]
+    Settings(String),
     /// The system has no random numbers or no threads.
     #[error("cannot start: {0}")]
     System(String),
@@ -133,10 +136,9 @@ pub async fn start(settings: Settings) -> Result<Running, StartError> {
     let pipe_at = pipe.as_ref().map(|(at, _)| *at);
 
     let mut stun_at = None;
-    if let Port::At(port) = settings.stun_port {
-        let socket = udp("STUN", settings.relay_bind, port)?;
-        stun_at = socket.local_addr().ok();
-        services.spawn(stun::serve(socket, seed()?));
+    if let Some(places) = stun::Places::open(&settings)? {
+        stun_at = places.main();
+        stun::spawn(places, &mut services)?;
     }
     if let Some(relay) = &relay {
         relay::spawn(relay, ports, shared, &mut services);

@@ -114,6 +114,12 @@ pub struct Settings {
     /// STUN port, or off
     #[arg(long, env = "ANYWIRE_MASTER_STUN_PORT", value_name = "PORT", default_value = "3478")]
     pub stun_port: Port,
+    /// Second STUN port, by which players learn how their router filters, or off
+    #[arg(long, env = "ANYWIRE_MASTER_STUN_OTHER_PORT", value_name = "PORT", default_value = "3479")]
+    pub stun_other_port: Port,
+    /// Second address of this machine, for STUN to tell everything there is to tell about a router; probes come from it
+    #[arg(long, env = "ANYWIRE_MASTER_STUN_OTHER_ADDRESS", value_name = "IP")]
+    pub stun_other_address: Option<IpAddr>,
     /// Port of the TCP pipe, or off
     #[arg(long, env = "ANYWIRE_MASTER_PIPE_PORT", value_name = "PORT", default_value = "off")]
     pub pipe_port: Port,
@@ -273,6 +279,7 @@ mod tests {
         assert_eq!((settings.port, settings.relay_ports), (8471, PortRange { first: 29600, last: 29699 }));
         assert_eq!(settings.limits(), Limits::default());
         assert_eq!((settings.pipe_port, settings.stun_port), (Port::Off, Port::At(3478)));
+        assert_eq!((settings.stun_other_port, settings.stun_other_address), (Port::At(3479), None));
     }
 
     #[test]

@@ -12,7 +12,7 @@ use codec::Value;
 use common::{Master, TAG, connect, quiet, read, receive, settings, udp};
 use rendezvous::shared::Word;
 use rendezvous::words::{Grant, Grants};
-use stun::{Answer, Request, Rules};
+use stun::{Answer, AnswerError, Change, Request, Rules};
 
 #[test]
 fn stun_is_answered_in_both_forms_and_to_nothing_else() {
@@ -26,6 +26,69 @@ fn stun_is_answered_in_both_forms_and_to_nothing_else() {
     }
     socket.send_to(b"not a question", at).unwrap();
     assert!(quiet(&socket));
+}
+
+/// Asks, and says who answered what.
+fn ask_stun(socket: &UdpSocket, at: SocketAddr, change: Change) -> (SocketAddr, Result<Answer, AnswerError>) {
+    let request = Request::with_cookie([5; 12]).from_elsewhere(change);
+    socket.send_to(&request.encode(), at).unwrap();
+    let mut buffer = [0; 200];
+    let (len, from) = socket.recv_from(&mut buffer).unwrap();
+    assert!(len <= 68, "{len} bytes");
+    (from, Answer::parse(&buffer[..len]))
+}
+
+#[test]
+fn stun_answers_from_its_other_port_and_refuses_what_it_does_not_have() {
+    let master = Master::new(settings());
+    let at = master.part().stun.unwrap();
+    let at = SocketAddr::from(([127, 0, 0, 1], at.port()));
+    let socket = udp();
+    let (from, plain) = ask_stun(&socket, at, Change::NONE);
+    let plain = plain.unwrap();
+    let other = plain.other.unwrap();
+    assert_eq!((from, plain.origin), (at, Some(at)));
+    assert!(other.ip() == at.ip() && other.port() != at.port());
+    let (from, changed) = ask_stun(&socket, at, Change::PORT);
+    assert_eq!((from, changed.unwrap().origin), (other, Some(other)));
+    let (from, back) = ask_stun(&socket, other, Change::PORT);
+    assert_eq!((from, back.unwrap().other), (at, Some(at)));
+    assert_eq!(ask_stun(&socket, at, Change::BOTH), (at, Err(AnswerError::Refused { code: 420 })));
+}
+
+#[test]
+fn stun_with_a_second_address_answers_from_all_four_places() {
+    let mut four = settings();
+    four.stun_other_address = Some([127, 0, 0, 2].into());
+    let master = Master::new(four);
+    let at = master.part().stun.unwrap();
+    let socket = UdpSocket::bind("0.0.0.0:0").unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+    let other = ask_stun(&socket, at, Change::NONE).1.unwrap().other.unwrap();
+    assert_eq!((at.ip().to_string(), other.ip().to_string()), ("127.0.0.1".into(), "127.0.0.2".into()));
+    let cross = |ip: SocketAddr, port: SocketAddr| SocketAddr::new(ip.ip(), port.port());
+    for (change, from) in
+        [(Change::BOTH, other), (Change::PORT, cross(at, other)), (Change { ip: true, port: false }, cross(other, at))]
+    {
+        assert_eq!(ask_stun(&socket, at, change).0, from, "{change:?}");
+        let (_, answer) = ask_stun(&socket, from, Change::NONE);
+        assert!(answer.is_ok(), "it is asked there as well");
+    }
+}
+
+#[test]
+fn one_table_limits_all_places_of_stun() {
+    let master = Master::new(settings());
+    let at = SocketAddr::from(([127, 0, 0, 1], master.part().stun.unwrap().port()));
+    let socket = udp();
+    let other = ask_stun(&socket, at, Change::NONE).1.unwrap().other.unwrap();
+    socket.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    for round in 0..100 {
+        let to = if round % 2 == 0 { at } else { other };
+        socket.send_to(&Request::with_cookie([round; 12]).encode(), to).unwrap();
+    }
+    let answers = std::iter::from_fn(|| socket.recv(&mut [0; 200]).ok()).count();
+    assert!((10..60).contains(&answers), "{answers} of 100");
 }
 
 fn knock(master: &Master, nonce: &str, shared: bool) -> Grants {

@@ -130,7 +130,7 @@ fn master() -> Background {
     settings.relay_bind = [127, 0, 0, 1].into();
     settings.relay_ip = Some([127, 0, 0, 1].into());
     settings.relay_ports = PortRange { first: 0, last: 0 };
-    (settings.shared_port, settings.stun_port) = (Port::At(0), Port::At(0));
+    (settings.shared_port, settings.stun_port, settings.stun_other_port) = (Port::At(0), Port::At(0), Port::Off);
     Background::start(settings).unwrap()
 }
 

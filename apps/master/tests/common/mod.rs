@@ -49,7 +49,7 @@ pub(crate) fn settings() -> Settings {
     settings.relay_bind = LOOPBACK;
     settings.relay_ports = PortRange { first: 0, last: 0 };
     settings.shared_port = Port::At(0);
-    settings.stun_port = Port::At(0);
+    (settings.stun_port, settings.stun_other_port) = (Port::At(0), Port::At(0));
     settings.pipe_port = Port::At(0);
     settings
 }
