@@ -17,7 +17,7 @@ use np1::{Role, read_relay_bind, relay_bound};
 use seam::Dice;
 use sha2::Sha256;
 
-use crate::shared::{DATA_HEADER, Word, data_header};
+use crate::shared::{DATA_HEADER, Other, Word, data_header};
 use crate::words::{Grant, Grants, Tag};
 use crate::{Limits, Prefix};
 
@@ -173,6 +173,13 @@ impl Session {
             self.credit -= cost;
         }
         paid
+    }
+}
+
+fn opposite_of(role: Role) -> Role {
+    match role {
+        Role::Joiner => Role::Host,
+        Role::Host => Role::Joiner,
     }
 }
 
@@ -412,7 +419,11 @@ impl Relay {
         let session = self.sessions.get_mut(&number)?;
         session.used = now;
         *session.seat(role) = Some(seat);
-        let other = session.joiner.is_some() && session.host.is_some();
+        let other = match session.seat(opposite_of(role)) {
+            None => Other::Absent,
+            Some(Seat { end: End::Udp(_), .. }) => Other::Datagrams,
+            Some(Seat { end: End::Stream(_), .. }) => Other::Stream,
+        };
         self.stats.bindings += 1;
         let head = Word::Bound { id, session: number, other }.write();
         Some(Forward { via: seat.via, to: seat.end, head, body: &[] })

@@ -23,6 +23,34 @@ const PROOF: [u8; 4] = *b"AWRC";
 const BOUND: [u8; 4] = *b"AWRA";
 const DATA: [u8; 4] = *b"AWRD";
 
+/// How the other end of a session is bound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Other {
+    /// Not at all.
+    #[default]
+    Absent,
+    /// By datagrams.
+    Datagrams,
+    /// By a stream: nothing else gets out of where it is.
+    Stream,
+}
+
+impl Other {
+    /// Whether it is bound.
+    #[must_use]
+    pub fn is_bound(self) -> bool {
+        self != Self::Absent
+    }
+
+    fn number(self) -> u8 {
+        match self {
+            Self::Absent => 0,
+            Self::Datagrams => 1,
+            Self::Stream => 2,
+        }
+    }
+}
+
 /// A datagram to or from the shared port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word<'a> {
@@ -48,8 +76,8 @@ pub enum Word<'a> {
         id: [u8; 16],
         /// Names the session in `Data`.
         session: u32,
-        /// Whether the other end is bound.
-        other: bool,
+        /// Whether the other end is bound, and how.
+        other: Other,
     },
     /// Something between the ends.
     Data {
@@ -86,8 +114,9 @@ impl<'a> Word<'a> {
                 let id = r.array("id").map_err(|_| Refused::Malformed)?;
                 let session = r.u32("session").map_err(|_| Refused::Malformed)?;
                 let other = match r.u8("other") {
-                    Ok(0) => false,
-                    Ok(1) => true,
+                    Ok(0) => Other::Absent,
+                    Ok(1) => Other::Datagrams,
+                    Ok(2) => Other::Stream,
                     Ok(_) | Err(_) => return Err(Refused::Malformed),
                 };
                 Self::Bound { id, session, other }
@@ -113,9 +142,7 @@ impl<'a> Word<'a> {
                 [&ASK, &id[..], letter, cookie].concat()
             }
             Self::Proof { id, cookie } => [&PROOF, &id[..], cookie].concat(),
-            Self::Bound { id, session, other } => {
-                [&BOUND, &id[..], &session.to_be_bytes(), &[u8::from(*other)]].concat()
-            }
+            Self::Bound { id, session, other } => [&BOUND, &id[..], &session.to_be_bytes(), &[other.number()]].concat(),
             Self::Data { session, datagram } => [&data_header(*session), *datagram].concat(),
         }
     }
@@ -157,7 +184,8 @@ mod tests {
             Word::Ask { id, role: Role::Host, cookie },
             Word::Ask { id, role: Role::Joiner, cookie: [0; 8] },
             Word::Proof { id, cookie },
-            Word::Bound { id, session: 0x0102_0304, other: true },
+            Word::Bound { id, session: 0x0102_0304, other: Other::Datagrams },
+            Word::Bound { id, session: 7, other: Other::Stream },
         ] {
             let mut bytes = word.write();
             assert_eq!(Word::parse(&bytes), Ok(word));
@@ -176,8 +204,8 @@ mod tests {
         let mut ask = Word::Ask { id: [1; 16], role: Role::Host, cookie: [0; 8] }.write();
         ask[20] = b'X';
         assert_eq!(Word::parse(&ask), Err(Refused::Malformed));
-        let mut bound = Word::Bound { id: [1; 16], session: 1, other: false }.write();
-        bound[24] = 2;
+        let mut bound = Word::Bound { id: [1; 16], session: 1, other: Other::Absent }.write();
+        bound[24] = 3;
         assert_eq!(Word::parse(&bound), Err(Refused::Malformed));
     }
 

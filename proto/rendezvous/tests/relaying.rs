@@ -17,7 +17,7 @@ use codec::Value;
 use np1::{Role, relay_bind, relay_bound};
 use proptest::prelude::*;
 use rendezvous::relay::{End, Relay, RelayAt, Via};
-use rendezvous::shared::Word;
+use rendezvous::shared::{Other, Word};
 use rendezvous::words::{Grant, Grants, Tag};
 use rendezvous::{Limits, RelayStats};
 
@@ -49,7 +49,7 @@ impl Bench {
     }
 
     /// Binds at the shared port, cookie and all.
-    fn bind(&mut self, from: &str, grant: Grant, role: Role) -> (u32, bool) {
+    fn bind(&mut self, from: &str, grant: Grant, role: Role) -> (u32, Other) {
         let ask = |cookie| Word::Ask { id: grant.id, role, cookie }.write();
         let (_, _, proof) = self.send(Via::Shared, from, &ask([0; 8])).unwrap();
         let Ok(Word::Proof { cookie, .. }) = Word::parse(&proof) else { panic!("{proof:?}") };
@@ -115,10 +115,10 @@ fn two_peers_of_ours_meet_on_the_shared_port() {
     let mut bench = Bench::new(Limits::default());
     let grant = bench.grant("01234567").shared.unwrap();
     let (session, other) = bench.bind(JOINER, grant, Role::Joiner);
-    assert!(!other);
+    assert_eq!(other, Other::Absent);
     let data = Word::Data { session, datagram: b"NP1:H" }.write();
     assert_eq!(bench.send(Via::Shared, JOINER, &data), None);
-    assert_eq!(bench.bind(HOST, grant, Role::Host), (session, true));
+    assert_eq!(bench.bind(HOST, grant, Role::Host), (session, Other::Datagrams));
     assert_eq!(bench.send(Via::Shared, JOINER, &data), Some((Via::Shared, udp(HOST), data.clone())));
     assert_eq!(bench.send(Via::Shared, HOST, &data), Some((Via::Shared, udp(JOINER), data.clone())));
     assert_eq!(bench.send(Via::Shared, STRANGER, &data), None);
@@ -145,7 +145,9 @@ fn a_player_without_udp_sits_at_a_stream_and_its_seat_goes_with_it() {
     let (session, _) = bench.bind(HOST, grant, Role::Host);
     let ask = Word::Ask { id: grant.id, role: Role::Joiner, cookie: [0; 8] }.write();
     let bound = bench.relay.receive(bench.now, Via::Shared, End::Stream(5), &ask).unwrap().bytes();
-    assert_eq!(Word::parse(&bound), Ok(Word::Bound { id: grant.id, session, other: true }));
+    assert_eq!(Word::parse(&bound), Ok(Word::Bound { id: grant.id, session, other: Other::Datagrams }));
+    let (_, other) = bench.bind(HOST, grant, Role::Host);
+    assert_eq!(other, Other::Stream, "the other end is told what it is up against");
     let data = Word::Data { session, datagram: b"x" }.write();
     assert_eq!(bench.send(Via::Shared, HOST, &data), Some((Via::Shared, End::Stream(5), data.clone())));
     assert_eq!(bench.relay.receive(bench.now, Via::Shared, End::Stream(6), &data), None);
