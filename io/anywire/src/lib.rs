@@ -29,8 +29,9 @@ mod lobby;
 
 pub use lobby::{LobbyPeer, LobbyTransport};
 pub use seam::{
-    Channel, CloseReason, Delivery, Event, HostOptions, JoinOptions, LinkStats, OpenError, Peer, PeerId, PeerState,
-    Route, Secret, SelectError, SendError, Target, Transport, TransportKind, default_kind, resolve,
+    Channel, CloseReason, Delivery, Drive, Event, HostOptions, JoinOptions, Launch, LaunchRole, LinkStats, OpenError,
+    Peer, PeerId, PeerState, Route, Secret, SelectError, SendError, Target, Transport, TransportKind, default_kind,
+    resolve,
 };
 
 /// The transport of a wire.

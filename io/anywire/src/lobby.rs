@@ -290,6 +290,14 @@ impl Peer for LobbyPeer {
         self.names.keys().copied().filter(|id| *id != self.id).collect()
     }
 
+    fn name(&self, peer: PeerId) -> Option<String> {
+        self.names.get(&peer).cloned()
+    }
+
+    fn invite(&self) -> Option<String> {
+        self.code.clone()
+    }
+
     fn link_stats(&self, peer: PeerId) -> Option<LinkStats> {
         let name = self.names.get(&peer)?;
         Some(self.links.get(name).cloned().unwrap_or_default())
@@ -297,7 +305,7 @@ impl Peer for LobbyPeer {
 
     fn kick(&mut self, peer: PeerId, code: u32, text: &str) -> Result<(), SendError> {
         if self.id != PeerId::HOST {
-            return Err(SendError::NotConnected);
+            return Err(SendError::HostOnly);
         }
         let player = self.names.get(&peer).cloned().ok_or(SendError::NoSuchPeer(peer))?;
         self.tell(Command::Kick {
@@ -305,6 +313,12 @@ impl Peer for LobbyPeer {
             text: if text.is_empty() { format!("code {code}") } else { text.to_owned() },
         })
     }
+
+    fn ban(&mut self, _peer: PeerId, _code: u32, _text: &str) -> Result<(), SendError> {
+        Err(SendError::NotCarried)
+    }
+
+    fn refuse_new(&mut self, _refuse: bool) {}
 
     fn close(&mut self) {
         // A session that is over already has nobody to tell.

@@ -20,7 +20,7 @@ fn host() -> (LobbyPeer, String) {
 }
 
 fn join(code: &str, name: &str) -> Box<dyn Peer> {
-    let options = JoinOptions { name: name.into(), address: code.into(), password: None };
+    let options = JoinOptions { name: name.into(), address: code.into(), ..JoinOptions::default() };
     wire().join(&options).unwrap()
 }
 
@@ -116,7 +116,7 @@ fn a_kicked_player_reads_why() {
 
 #[test]
 fn a_code_that_does_not_read_is_refused_at_once_with_the_place() {
-    let options = JoinOptions { name: "x".into(), address: "ABC1DEF".into(), password: None };
+    let options = JoinOptions { name: "x".into(), address: "ABC1DEF".into(), ..JoinOptions::default() };
     let error = wire().join(&options).err().expect("1 is no character of a code");
     assert!(error.to_string().contains('4'), "{error}");
 }

@@ -4,13 +4,26 @@
 //! * the host is peer 1, and every other id belongs to one player for the life of the session;
 //! * [`Peer::poll`] never blocks and runs on the caller's thread;
 //! * a reliable packet arrives once and in order within its channel, or the link is closed;
+//! * every arrival and every leaving of a player is an event, on every wire;
 //! * nothing a peer sends or receives grows without bound.
 //!
-//! Not guaranteed: order between channels, delivery of unreliable packets, kick texts on a stock ENet peer.
+//! Not guaranteed: order between channels, delivery of unreliable packets, and, with a stock ENet peer, kick texts and
+//! packets between that player and another joiner.
 
 use thiserror::Error;
 
 use crate::{Channel, Delivery, Event, LinkStats, PeerId, Secret, Target, TransportKind};
+
+/// Whose thread does the work of a peer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Drive {
+    /// A thread of its own: the session lives on however seldom the game polls.
+    #[default]
+    Threaded,
+    /// The caller's, inside [`Peer::poll`] and [`Peer::flush`]: no queue and no hand-over, and everything stands still
+    /// between two calls. For servers with their own loop.
+    Inline,
+}
 
 /// What a host asks for.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +36,8 @@ pub struct HostOptions {
     pub password: Option<Secret>,
     /// Most players at once, the host included; 0 takes the wire's limit.
     pub max_players: u16,
+    /// Whose thread does the work.
+    pub drive: Drive,
 }
 
 /// What a joiner asks for.
@@ -34,6 +49,10 @@ pub struct JoinOptions {
     pub address: String,
     /// The session's password, where it has one.
     pub password: Option<Secret>,
+    /// What a host may recognise this player by, for bans: a number drawn once per installation. All zeros says nothing.
+    pub identity: [u8; 16],
+    /// Whose thread does the work.
+    pub drive: Drive,
 }
 
 /// Why a session could not be opened. Each is one true sentence.
@@ -72,9 +91,12 @@ pub enum SendError {
     /// The session is not up yet, or is over.
     #[error("not connected")]
     NotConnected,
-    /// This wire has no such delivery or target.
-    #[error("this wire does not carry packets of that delivery to that target")]
+    /// This wire has no such delivery, channel or target.
+    #[error("this wire does not carry packets of that delivery on that channel to that target")]
     NotCarried,
+    /// Only the host may do that.
+    #[error("only the host may do that")]
+    HostOnly,
 }
 
 /// How far a session is.
@@ -99,17 +121,27 @@ pub trait Peer: Send {
     /// The next event, or `None` when there is nothing new. Never blocks.
     fn poll(&mut self) -> Option<Event>;
 
-    /// Sends one packet.
+    /// Sends one packet. An empty one is refused by no wire and carried by every one.
     ///
     /// # Errors
     /// [`SendError`]; nothing was sent to anybody then.
     fn send(&mut self, target: Target, channel: Channel, delivery: Delivery, data: &[u8]) -> Result<(), SendError>;
 
-    /// Most bytes of one packet.
+    /// Sends what waits to be sent, for who does not poll next. A peer with a thread of its own has nothing to do here.
+    fn flush(&mut self) {}
+
+    /// Most bytes of one packet; 0 where the wire does not carry this delivery.
     fn max_packet_size(&self, delivery: Delivery) -> usize;
 
     /// Everybody else in the session, in ascending order.
     fn peers(&self) -> Vec<PeerId>;
+
+    /// A player's name, the own one included; `None` when there is no such player. It may be empty, and two players may
+    /// have the same.
+    fn name(&self, peer: PeerId) -> Option<String>;
+
+    /// Host only: what a friend types in to join, once it is known; `None` where nobody can.
+    fn invite(&self) -> Option<String>;
 
     /// What is known of the link to a player; `None` when there is no such player.
     fn link_stats(&self, peer: PeerId) -> Option<LinkStats>;
@@ -117,8 +149,18 @@ pub trait Peer: Send {
     /// Host only: removes a player, who is told `code` and `text`.
     ///
     /// # Errors
-    /// [`SendError::NoSuchPeer`], or [`SendError::NotConnected`] at a joiner.
+    /// [`SendError::NoSuchPeer`], or [`SendError::HostOnly`] at a joiner.
     fn kick(&mut self, peer: PeerId, code: u32, text: &str) -> Result<(), SendError>;
+
+    /// Host only: removes a player as [`Peer::kick`] does, and refuses it from then on by what the wire knows of it (an
+    /// address, a Steam id) and by the identity it said. At most 1,024 bans are held; the oldest goes first.
+    ///
+    /// # Errors
+    /// As [`Peer::kick`].
+    fn ban(&mut self, peer: PeerId, code: u32, text: &str) -> Result<(), SendError>;
+
+    /// Host only: whether to refuse players from now on. Who is in stays in. Nothing happens at a joiner.
+    fn refuse_new(&mut self, refuse: bool);
 
     /// Leaves, telling everybody. Further calls do nothing.
     fn close(&mut self);
@@ -128,6 +170,11 @@ pub trait Peer: Send {
 pub trait Transport {
     /// Which wire this is.
     fn kind(&self) -> TransportKind;
+
+    /// The word for it in a log.
+    fn log_name(&self) -> &'static str {
+        self.kind().log_name()
+    }
 
     /// Whether it can work on this machine now.
     fn is_available(&self) -> bool;

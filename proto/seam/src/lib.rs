@@ -6,18 +6,24 @@
 
 mod contract;
 mod dice;
+mod launch;
 mod path;
 mod peer;
 mod rate;
 mod redact;
 mod request;
 mod select;
+mod slots;
+mod stream;
 
-pub use contract::{HostOptions, JoinOptions, OpenError, Peer, PeerState, SendError, Transport};
+pub use contract::{Drive, HostOptions, JoinOptions, OpenError, Peer, PeerState, SendError, Transport};
 pub use dice::Dice;
+pub use launch::{Launch, LaunchRole};
 pub use path::{Outbox, Path, PooledBuf, SocketId};
 pub use peer::{Channel, CloseReason, Delivery, Event, LinkStats, PeerId, Route, Target};
 pub use rate::RateTable;
 pub use redact::{Masked, mask};
 pub use request::{HttpMethod, Refused, Reply, Request, RequestId, Secret, StreamId};
 pub use select::{SelectError, TransportKind, default_kind, resolve};
+pub use slots::Slots;
+pub use stream::{ACCEPTED, StreamAsk, StreamEnd};

@@ -11,7 +11,7 @@ pub type PooledBuf = bytes::BytesMut;
 
 /// One of a machine's own sockets, numbered by its composer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SocketId(pub u8);
+pub struct SocketId(pub u16);
 
 /// An own socket and a remote address: what "the same sender" means to a datagram protocol.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -88,6 +88,8 @@ pub enum Route {
     Direct,
     /// Datagrams through a relay of the master.
     Relay,
+    /// Through the relay, with TCP at one end at least: UDP does not get out there.
+    Tcp,
     /// In envelopes through the host.
     ThroughHost,
     /// In envelopes through another player.
@@ -101,6 +103,7 @@ impl fmt::Display for Route {
             Self::Local => f.write_str("you"),
             Self::Direct => f.write_str("direct"),
             Self::Relay => f.write_str("via relay"),
+            Self::Tcp => f.write_str("TCP through the master"),
             Self::ThroughHost => f.write_str("via host"),
             Self::Through(name) => write!(f, "via {name}"),
         }

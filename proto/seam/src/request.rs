@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::SocketId;
+
 /// Names one slow piece of work between `poll_request` and `handle_reply`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RequestId(pub u64);
@@ -70,6 +72,37 @@ pub enum Request {
         /// Most bytes of the answer's body.
         answer_max: usize,
     },
+    /// Turn a connection to an HTTP server into a stream of datagrams, each after its length in two bytes. From
+    /// [`Reply::TunnelOpen`] on, what is written to `socket` travels on it, and what comes is a datagram of that socket;
+    /// its remote address means nothing. Once it is gone the same request is answered [`Reply::Unreachable`].
+    ///
+    /// A driver holds one tunnel: a further request ends the one before, which is then answered no more.
+    OpenTunnel {
+        /// The socket it stands for.
+        socket: SocketId,
+        /// `http://` or `https://`, with everything in it.
+        url: String,
+        /// What the connection is asked to become (the Upgrade header, RFC 9110, section 7.8).
+        protocol: &'static str,
+        /// From the first packet to the server's consent.
+        timeout: Duration,
+    },
+    /// End the tunnel. Nothing is answered.
+    CloseTunnel,
+    /// Open UDP sockets beside the first, on ports of the system's choice. Answered [`Reply::SocketsOpen`].
+    OpenSockets {
+        /// The number of the first; the others follow it. 32 or more.
+        first: SocketId,
+        /// How many.
+        count: u16,
+    },
+    /// Close sockets that [`Request::OpenSockets`] opened; numbers that are not open are passed over. Nothing is answered.
+    CloseSockets {
+        /// The number of the first.
+        first: SocketId,
+        /// How many.
+        count: u16,
+    },
 }
 
 /// The methods machines use.
@@ -98,6 +131,10 @@ pub enum Reply {
     },
     /// No answer; the text says why.
     Unreachable(String),
+    /// The tunnel is open.
+    TunnelOpen,
+    /// So many sockets are open, from the first number on: fewer than wanted where the system allows no more.
+    SocketsOpen(u16),
 }
 
 impl fmt::Debug for Reply {
@@ -107,6 +144,8 @@ impl fmt::Debug for Reply {
             Self::Resolved(list) => write!(f, "Resolved({} addresses)", list.len()),
             Self::Http { status, body } => write!(f, "Http({status}, {} bytes)", body.len()),
             Self::Unreachable(why) => write!(f, "Unreachable({why})"),
+            Self::TunnelOpen => f.write_str("TunnelOpen"),
+            Self::SocketsOpen(count) => write!(f, "SocketsOpen({count})"),
         }
     }
 }

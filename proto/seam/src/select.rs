@@ -43,10 +43,29 @@ impl fmt::Display for TransportKind {
     }
 }
 
-/// A wire's name that is none.
+/// What a flag or a variable says that nobody can follow. Each is one true sentence with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("'{0}' is no transport; choose offline, enet, lobby, nethernet or steam")]
-pub struct SelectError(pub String);
+#[non_exhaustive]
+pub enum SelectError {
+    /// A wire's name that is none.
+    #[error("'{0}' is no transport; choose offline, enet, lobby, nethernet or steam")]
+    Transport(String),
+    /// A role that is none.
+    #[error("'{0}' is no role; choose host or join")]
+    Role(String),
+    /// An index that is no number.
+    #[error("'{0}' is no index; ANYWIRE_INDEX counts the instances of one start: 0, 1, 2, ..")]
+    Index(String),
+    /// A joiner without a place to go.
+    #[error("nobody to join; set ANYWIRE_CODE or ANYWIRE_ADDRESS, or give --join an address or a code")]
+    NoAddress,
+    /// Two different places to join.
+    #[error("ANYWIRE_CODE and ANYWIRE_ADDRESS name two places to join; set one of them")]
+    TwoAddresses,
+    /// A flag without what belongs to it.
+    #[error("{0} needs a value after it")]
+    NoValue(String),
+}
 
 impl FromStr for TransportKind {
     type Err = SelectError;
@@ -56,7 +75,7 @@ impl FromStr for TransportKind {
         Self::ALL
             .into_iter()
             .find(|kind| kind.log_name().eq_ignore_ascii_case(word))
-            .ok_or_else(|| SelectError(word.to_owned()))
+            .ok_or_else(|| SelectError::Transport(word.to_owned()))
     }
 }
 
