@@ -22,6 +22,8 @@ const LAYERS: &[(&str, u8)] = &[
     ("anywire-lobby", 4),
     ("anywire-mesh", 4),
     ("anywire-rendezvous", 4),
+    ("anywire-link", 4),
+    ("anywire-parcel", 4),
     ("anywire-nethernet", 4),
     ("anywire-session", 5),
     ("anywire-net", 6),
