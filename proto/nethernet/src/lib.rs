@@ -7,16 +7,19 @@
 //!
 //! | module | holds | NetherNet |
 //! |---|---|---|
+//! | [`discovery`] | LAN discovery and LAN signalling | section 7.4 |
 //! | [`packet`] | discovery packets | section 7 |
 //! | [`envelope`] | their sealed envelope | section 8 |
 //! | [`frame`] | packets as fragments of data channel messages | section 6.3 |
 //! | [`server_data`] | what hosts tell about themselves (feature `server-data`, on by default) | |
+//! | [`signaling`] | channels for signalling messages | section 5.1 |
 //! | [`engine`] | WebRTC behind one trait | section 6 |
 //! | [`session`] | negotiation and transport | sections 6 and 9 |
 //!
 //! Reading is as tolerant as the programs in the field make necessary, writing is strict. Nothing panics on what a peer
 //! sends, and every table and reassembly has a bound that its documentation names.
 
+pub mod discovery;
 pub mod engine;
 pub mod envelope;
 mod error;
@@ -28,6 +31,7 @@ pub mod packet;
 pub mod server_data;
 pub mod session;
 mod signal;
+pub mod signaling;
 
 pub use error::SessionError;
 pub use flags::{CandidateKind, ConnectionFlags};
