@@ -4,11 +4,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use seam::{HttpMethod, Reply, Request};
-use ureq::tls::{PemItem, RootCerts, TlsConfig, parse_pem};
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 use ureq::{Agent, Error};
 
 /// What masters see of us.
-const USER_AGENT: &str = concat!("anywire/", env!("CARGO_PKG_VERSION"));
+pub(crate) const USER_AGENT: &str = concat!("anywire/", env!("CARGO_PKG_VERSION"));
 
 /// Carries out a [`Request::Http`] on this thread, which it blocks for up to the request's time out. `None` for another
 /// kind of request.
@@ -40,14 +40,19 @@ fn agent() -> Agent {
         .into()
 }
 
-fn roots() -> RootCerts {
+/// Certificates in the file that `SSL_CERT_FILE` names.
+pub(crate) fn own_roots() -> Vec<Certificate<'static>> {
     let named = std::env::var_os("SSL_CERT_FILE").and_then(|path| std::fs::read(path).ok()).unwrap_or_default();
-    let own: Vec<_> = parse_pem(&named)
+    parse_pem(&named)
         .filter_map(|item| match item {
             Ok(PemItem::Certificate(certificate)) => Some(certificate),
             Ok(_) | Err(_) => None,
         })
-        .collect();
+        .collect()
+}
+
+fn roots() -> RootCerts {
+    let own = own_roots();
     if own.is_empty() { RootCerts::WebPki } else { RootCerts::from(own) }
 }
 

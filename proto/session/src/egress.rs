@@ -2,7 +2,6 @@
 //! for several players is sealed once and copied.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::net::SocketAddr;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -12,7 +11,7 @@ use rendezvous::shared::{DATA_HEADER, data_header, session_of};
 use seal::{OVERHEAD, Sealer};
 use seam::{Outbox, Path};
 
-use crate::LOBBY;
+use crate::GAME;
 use crate::tail::Tail;
 
 /// Payloads and packets held at most; rooms keep theirs until there is room, and each has a bound of its own.
@@ -72,8 +71,8 @@ pub(crate) struct Egress {
     /// A datagram the shaper gave out while the batch was full.
     held: Option<(Path, Vec<u8>)>,
     traffic: BTreeMap<Path, Traffic>,
-    /// The addresses of the shared relay ports whose sessions are bound.
-    relays: BTreeMap<u32, SocketAddr>,
+    /// Where to the datagrams of bound relay sessions go.
+    relays: BTreeMap<u32, Path>,
     /// Frames of a moment ago, where players may have several paths.
     tail: Option<Tail>,
 }
@@ -98,7 +97,7 @@ impl Egress {
     }
 
     /// Datagrams to the other end of `session` go to the relay there.
-    pub(crate) fn relay(&mut self, session: u32, at: SocketAddr) {
+    pub(crate) fn relay(&mut self, session: u32, at: Path) {
         self.relays.insert(session, at);
     }
 
@@ -332,7 +331,7 @@ fn copy(buffer: &mut [u8], bytes: &[u8]) -> usize {
 /// asked, what goes to the own game is not.
 pub(crate) struct Shaped<'a, O> {
     shaper: Option<&'a mut Shaper>,
-    relays: &'a BTreeMap<u32, SocketAddr>,
+    relays: &'a BTreeMap<u32, Path>,
     now: Instant,
     out: &'a mut O,
     refused: bool,
@@ -341,7 +340,7 @@ pub(crate) struct Shaped<'a, O> {
 impl<O: Outbox> Shaped<'_, O> {
     fn wire(&mut self, path: Path, len: usize, fill: impl FnOnce(&mut [u8]) -> usize) -> bool {
         match &mut self.shaper {
-            Some(shaper) if path.socket == LOBBY => {
+            Some(shaper) if path.socket != GAME => {
                 let mut bytes = vec![0; len];
                 let used = fill(&mut bytes);
                 bytes.truncate(used);
@@ -364,7 +363,7 @@ impl<O: Outbox> Outbox for Shaped<'_, O> {
         let Some(session) = session_of(path.remote) else { return self.wire(path, len, fill) };
         // Without a binding there is nobody who would forward it.
         let Some(relay) = self.relays.get(&session) else { return true };
-        self.wire(Path::new(path.socket, *relay), DATA_HEADER + len, |buffer| {
+        self.wire(*relay, DATA_HEADER + len, |buffer| {
             let Some((head, rest)) = buffer.split_first_chunk_mut::<DATA_HEADER>() else { return 0 };
             *head = data_header(session);
             match fill(rest) {

@@ -25,6 +25,8 @@ pub enum Via {
     Guessed,
     /// A relay of the master.
     Relay,
+    /// A relay of the master, with TCP at one end at least: UDP does not get out there.
+    Tcp,
 }
 
 impl fmt::Display for Via {
@@ -37,6 +39,7 @@ impl fmt::Display for Via {
             Self::Seen => "address the host was seen at",
             Self::Guessed => "guessed port",
             Self::Relay => "relay",
+            Self::Tcp => "TCP through the master",
         })
     }
 }
@@ -60,6 +63,12 @@ pub enum Obstacle {
          or a virtual network both are in"
     )]
     UdpBlocked,
+    /// Nor did TCP help.
+    #[error(
+        "no datagram came back to this machine from anywhere, so this network seems to block UDP, and the master server \
+         gives no TCP either ({0}); try another network"
+    )]
+    TcpBlocked(String),
     /// No master was to be asked.
     #[error(
         "the host's addresses do not answer and no master server may be asked to help; leave the master server on at \
@@ -111,6 +120,8 @@ pub(crate) struct Master<'a> {
     pub(crate) trouble: Option<&'a str>,
     /// The host bound its end of a relay, or was seen punching.
     pub(crate) host_came: bool,
+    /// What became of TCP through the master, where it was needed.
+    pub(crate) tunnel: Option<Result<(), &'a str>>,
 }
 
 impl Obstacle {
@@ -123,7 +134,12 @@ impl Obstacle {
             return Self::NoAddress;
         }
         if asked_stun && !known && !heard_anything {
-            return Self::UdpBlocked;
+            match master.and_then(|master| master.tunnel) {
+                Some(Err(why)) => return Self::TcpBlocked(why.to_owned()),
+                None => return Self::UdpBlocked,
+                // It was met there, or it was not: datagrams have nothing to do with it.
+                Some(Ok(())) => {}
+            }
         }
         let both = host.flags.symmetric && mine.is_some_and(|o| o.symmetric);
         match master {
@@ -162,13 +178,22 @@ mod tests {
             heard_anything: true,
             master: None,
         };
-        let master = Master { knocked: true, trouble: None, host_came: true };
-        let silent = Master { knocked: false, trouble: Some("timed out"), host_came: false };
+        let master = Master { knocked: true, trouble: None, host_came: true, tunnel: None };
+        let silent = Master { knocked: false, trouble: Some("timed out"), host_came: false, tunnel: None };
+        let dark = Evidence { mine: None, heard_anything: false, ..base };
         for (evidence, want) in [
             (Evidence { dialled: 0, ..base }, Obstacle::NoAddress),
             (Evidence { age: 3600, ..base }, Obstacle::OldCode { minutes: 60 }),
             (base, Obstacle::NoMaster),
-            (Evidence { mine: None, heard_anything: false, ..base }, Obstacle::UdpBlocked),
+            (dark, Obstacle::UdpBlocked),
+            (
+                Evidence { master: Some(Master { tunnel: Some(Err("refused")), ..master }), ..dark },
+                Obstacle::TcpBlocked("refused".to_owned()),
+            ),
+            (
+                Evidence { master: Some(Master { tunnel: Some(Ok(())), host_came: false, ..master }), ..dark },
+                Obstacle::NobodyHeard,
+            ),
             (Evidence { master: Some(silent), ..base }, Obstacle::MasterSilent("timed out".to_owned())),
             (Evidence { master: Some(Master { host_came: false, ..master }), ..base }, Obstacle::NobodyHeard),
             (

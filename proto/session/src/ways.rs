@@ -175,6 +175,12 @@ impl Ways {
         self.primaries.get(&path).copied()
     }
 
+    /// Whether the player at `primary` is met directly, and nothing speaks against that path.
+    pub(crate) fn is_well(&self, primary: Path) -> bool {
+        let is_well = |player: &Player| player.way.class == Class::Direct && player.doubt.is_none();
+        self.players.get(&primary).is_some_and(is_well)
+    }
+
     /// Something came on `path` that only the player can have sent. An authentic datagram of a player makes a habit, an
     /// answered probe does not.
     pub(crate) fn heard(&mut self, now: Instant, path: Path, authentic: bool) {
