@@ -95,7 +95,8 @@ impl Lobby {
             assert!(letters.insert(&player.letter), "letter {} twice", player.letter);
             assert!((1..=200).contains(&player.company), "{name} in company {}", player.company);
             assert!(player.stage.chars().count() <= 80);
-            assert!(player.links.iter().all(|link| link != name), "{name} linked with itself");
+            assert!(!player.links.contains(player.slot), "{name} linked with itself");
+            assert_eq!(roster.names(player.links).count(), player.links.len(), "{name} linked with an empty seat");
         }
     }
 }

@@ -9,8 +9,8 @@ use anywire_fuzz::words::plain_name;
 use anywire_fuzz::{Machine, Script, member, settle};
 use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
-use mesh::{Config, Event, Mesh, Outgoing, Role, RosterView, Send, Stats};
-use seam::Path;
+use mesh::{Config, Event, Mesh, Outgoing, Role, RosterView, Seat, Send, Stats};
+use seam::{Path, Slots};
 
 const GAME: &[u8] = b"own game";
 
@@ -182,17 +182,15 @@ fn rosters(part: &mut Part, now: Instant, script: &mut Script<'_>) {
     let names: Vec<String> = (0..script.below(7)).map(|_| plain_name(script)).collect();
     let me = names.first().cloned().unwrap_or_default();
     let host = names.get(script.below(8)).map(String::as_str);
-    let reach: BTreeSet<String> = names.iter().take(script.below(7)).cloned().collect();
+    let links: Slots = (0..7).take(script.below(7)).collect();
     let bits = script.byte();
     let profile = if bits & 1 == 0 { "ABVLCO4A" } else { "ABVLCO4B" };
-    let view = RosterView {
-        me: &me,
-        host,
-        relay: bits & 2 != 0,
-        players: names.iter().map(String::as_str).collect(),
-        profiles: names.iter().skip(usize::from(bits & 3)).map(|name| (name.as_str(), profile)).collect(),
-        links: names.iter().skip(usize::from(bits >> 6)).map(|name| (name.as_str(), &reach)).collect(),
-    };
+    let players = names.iter().zip(0..=u8::MAX).map(|(name, slot)| {
+        let profile = (slot >= bits & 3).then_some(profile);
+        let links = if slot >= bits >> 6 { links } else { Slots::EMPTY };
+        (name.as_str(), Seat { slot, profile, links })
+    });
+    let view = RosterView { me: &me, host, relay: bits & 2 != 0, players: players.collect() };
     part.mesh.roster(now, &view);
 }
 

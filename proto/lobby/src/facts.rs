@@ -8,10 +8,11 @@ use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use codec::{Value, to_json};
+use seam::Slots;
 use serde::{Deserialize, Serialize};
 
 use crate::messages::{Have, Page};
-use crate::seats::Slots;
+use crate::seats;
 use crate::text;
 
 /// Largest page, unless a single fact is larger.
@@ -93,7 +94,7 @@ impl Fact {
             Self::Player(slot, Some(who)) => to_json(&("p", slot, &who.name, &who.letter, who.company)),
             Self::Stage(slot, text) => to_json(&("s", slot, text)),
             Self::Code(slot, code) => to_json(&("c", slot, code)),
-            Self::Links(slot, slots) => to_json(&("l", slot, slots.to_hex())),
+            Self::Links(slot, slots) => to_json(&("l", slot, seats::to_hex(*slots))),
         };
         array.get(1..).unwrap_or_default().to_vec()
     }
@@ -126,7 +127,7 @@ impl Fact {
             }
             "s" => Self::Stage(slot()?, text::stage(word(3, text::STAGE_MAX * 4)?)),
             "c" => Self::Code(slot()?, text::profile(Some(word(3, text::PROFILE_MAX)?.to_owned())).unwrap_or_default()),
-            "l" => Self::Links(slot()?, Slots::from_hex(word(3, 64)?).ok_or(BadFact)?),
+            "l" => Self::Links(slot()?, seats::from_hex(word(3, 64)?).ok_or(BadFact)?),
             _ => return Ok(None),
         };
         Ok(Some((rev, fact)))

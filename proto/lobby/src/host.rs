@@ -6,12 +6,12 @@ mod admission;
 mod members;
 mod publish;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use codec::to_json;
-use seam::{Dice, Path, RateTable, Refused};
+use seam::{Dice, Path, RateTable, Refused, Slots};
 
 use crate::config::PLAYERS_MAX;
 use crate::copies::Copies;
@@ -19,7 +19,7 @@ use crate::facts::Facts;
 use crate::logs::{self, PerSecond};
 use crate::messages::{self, Chat, Links, ToHost};
 use crate::queue::{Queues, note};
-use crate::seats::{self, COMPANY_MAX, COOP_COMPANY, Letters, Slots};
+use crate::seats::{self, COMPANY_MAX, COOP_COMPANY, Letters};
 use crate::{Event, HostConfig, Mode, Roster, STALL, State, text};
 use members::{Feed, Members};
 use publish::Published;
@@ -80,6 +80,8 @@ pub struct Host {
     facts: Facts,
     published: Published,
     sweep: Instant,
+    /// No member is to be fed before this. Earlier than that they are not even looked over.
+    feed: Instant,
 }
 
 impl Host {
@@ -100,6 +102,7 @@ impl Host {
             mode: if config.companies { Mode::Companies } else { Mode::Coop },
             published: Published::new(now),
             sweep: now + publish::SWEEP,
+            feed: now,
             begun: now,
             wall,
             now,
@@ -221,6 +224,7 @@ impl Host {
             ToHost::Have(have) => match self.members.at_mut(from).map(|member| &mut member.feed) {
                 Some(Feed::Pages(pager)) => {
                     pager.have(&self.facts, &have);
+                    self.feed_pages(now, from);
                     Ok(())
                 }
                 _ => Err(Refused::Unexpected),
@@ -482,12 +486,10 @@ impl Host {
     }
 
     fn linked(&mut self, from: Path, links: &Links) {
-        let mut slots = Slots::default();
-        for name in links.direct.iter().take(messages::LINKS_MAX) {
-            if let Some((_, other)) = self.members.named(name).filter(|(path, _)| *path != from) {
-                slots.insert(other.slot);
-            }
-        }
+        let others = self.members.iter().filter(|(path, _)| *path != from);
+        let by_name: BTreeMap<&str, u8> = others.map(|(_, other)| (other.seat.name.as_str(), other.slot)).collect();
+        let direct = links.direct.iter().take(messages::LINKS_MAX);
+        let slots: Slots = direct.filter_map(|name| by_name.get(name.as_str()).copied()).collect();
         if let Some(member) = self.members.at_mut(from).filter(|member| member.links != slots) {
             member.links = slots;
             self.published.stale();

@@ -74,8 +74,9 @@ pub struct Joiner {
     profile: Option<String>,
     /// When this machine was last called.
     now: Instant,
-    /// When it last asked to be called.
-    wake: Option<Instant>,
+    /// When it last asked to be called. What is heard in between only makes things due later, and every other change
+    /// asks anew.
+    wake: Option<(Instant, &'static str)>,
     phase: Phase,
     host: Option<Path>,
     heard: Instant,
@@ -357,6 +358,9 @@ impl Joiner {
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.enter(now);
+        if self.wake.is_none_or(|(due, _)| now < due) {
+            return;
+        }
         match self.phase {
             Phase::Asking { until } if until <= now => self.end(End::Unconfirmed),
             Phase::In { lost } => {
@@ -390,7 +394,7 @@ impl Joiner {
         if !self.queues.is_empty() {
             return Some((self.now, "queued"));
         }
-        self.next_due()
+        self.wake
     }
 
     fn next_due(&self) -> Option<(Instant, &'static str)> {
@@ -426,14 +430,14 @@ impl Joiner {
 
     /// Begins every call: a loop that stood still has kept the host from being heard.
     fn enter(&mut self, now: Instant) {
-        if let Some(wake) = self.wake.filter(|wake| now > *wake + STALL) {
+        if let Some((wake, why)) = self.wake.filter(|(wake, _)| now > *wake + STALL) {
             let credit = now.saturating_duration_since(wake.max(self.now));
             self.heard += credit;
             match &mut self.phase {
                 Phase::Asking { until } | Phase::In { lost: Some(until) } => *until += credit,
                 _ => {}
             }
-            self.wake = Some(now);
+            self.wake = Some((now, why));
         }
         self.now = now;
     }
@@ -481,7 +485,7 @@ impl Joiner {
         if self.phase == Phase::Leaving && self.copies.is_empty() {
             self.end(End::Quit);
         }
-        self.wake = self.next_due().map(|(due, _)| due);
+        self.wake = self.next_due();
     }
 
     fn join_message(&self) -> Join {

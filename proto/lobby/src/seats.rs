@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use seam::Slots;
+
 use crate::text;
 
 /// Letters there are: 26 of one character, 676 of two, 17,576 of three. Old programs go round after the first 702.
@@ -95,52 +97,19 @@ pub(crate) fn free_company(taken: impl Fn(u32) -> bool) -> u32 {
     (1..=COMPANY_MAX).find(|&id| !taken(id)).unwrap_or(COOP_COMPANY)
 }
 
-/// A set of slots, 0 to 255.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Slots([u64; 4]);
+/// A set of slots in hexadecimal, bit k of byte n for slot 8n + k, without zero bytes at the end.
+pub(crate) fn to_hex(slots: Slots) -> String {
+    let bytes = slots.to_bytes();
+    let used = bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    codec::hex(bytes.get(..used).unwrap_or_default())
+}
 
-impl Slots {
-    pub(crate) fn insert(&mut self, slot: u8) {
-        if let Some(word) = self.0.get_mut(usize::from(slot / 64)) {
-            *word |= 1 << (slot % 64);
-        }
-    }
-
-    pub(crate) fn remove(&mut self, slot: u8) {
-        if let Some(word) = self.0.get_mut(usize::from(slot / 64)) {
-            *word &= !(1 << (slot % 64));
-        }
-    }
-
-    pub(crate) fn contains(&self, slot: u8) -> bool {
-        self.0.get(usize::from(slot / 64)).is_some_and(|word| word >> (slot % 64) & 1 == 1)
-    }
-
-    /// Whether any slot is in both.
-    pub(crate) fn meets(self, other: Self) -> bool {
-        self.0.iter().zip(other.0).any(|(mine, theirs)| mine & theirs != 0)
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = u8> + '_ {
-        (0..=u8::MAX).filter(|&slot| self.contains(slot))
-    }
-
-    /// Hexadecimal, bit k of byte n for slot 8n + k, without zero bytes at the end.
-    pub(crate) fn to_hex(self) -> String {
-        let bytes: Vec<u8> = self.0.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let used = bytes.iter().rposition(|&b| b != 0).map_or(0, |last| last + 1);
-        codec::hex(bytes.get(..used).unwrap_or_default())
-    }
-
-    /// The reverse; `None` for anything else.
-    pub(crate) fn from_hex(text: &str) -> Option<Self> {
-        let bytes = codec::unhex(text).filter(|bytes| bytes.len() <= 32)?;
-        let mut slots = Self::default();
-        for (byte, base) in bytes.iter().zip((0..=u8::MAX).step_by(8)) {
-            (0..8).filter(|bit| byte >> bit & 1 == 1).for_each(|bit| slots.insert(base + bit));
-        }
-        Some(slots)
-    }
+/// The reverse; `None` for anything else.
+pub(crate) fn from_hex(text: &str) -> Option<Slots> {
+    let read = codec::unhex(text)?;
+    let mut bytes = [0; 32];
+    bytes.get_mut(..read.len())?.copy_from_slice(&read);
+    Some(Slots::from_bytes(bytes))
 }
 
 #[cfg(test)]
@@ -204,21 +173,18 @@ mod tests {
 
     #[test]
     fn slots_travel_as_hexadecimal() {
-        let mut slots = Slots::default();
-        slots.insert(0);
-        slots.insert(9);
-        assert_eq!(slots.to_hex(), "0102");
-        assert_eq!(Slots::from_hex(""), Some(Slots::default()));
-        assert_eq!(Slots::from_hex("0"), None);
-        assert_eq!(Slots::from_hex(&"00".repeat(33)), None);
+        let slots: Slots = [0, 9].into_iter().collect();
+        assert_eq!(to_hex(slots), "0102");
+        assert_eq!(from_hex(""), Some(Slots::default()));
+        assert_eq!(from_hex("0"), None);
+        assert_eq!(from_hex(&"00".repeat(33)), None);
     }
 
     proptest! {
         #[test]
         fn any_set_of_slots_comes_back(set in proptest::collection::btree_set(any::<u8>(), 0..256)) {
-            let mut slots = Slots::default();
-            set.iter().for_each(|&slot| slots.insert(slot));
-            let back = Slots::from_hex(&slots.to_hex()).unwrap();
+            let slots: Slots = set.iter().copied().collect();
+            let back = from_hex(&to_hex(slots)).unwrap();
             prop_assert_eq!(back.iter().collect::<BTreeSet<_>>(), set);
         }
     }

@@ -1,13 +1,11 @@
 //! A joiner's copy of the roster facts.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeMap;
 
-use seam::Refused;
+use seam::{Refused, Slots};
 
 use crate::facts::{Fact, LobbyFact, Seated};
 use crate::messages::{Have, Page};
-use crate::seats::Slots;
 use crate::{Mode, Player, Roster};
 
 /// Ranges held beyond the first gap.
@@ -33,10 +31,8 @@ pub(crate) struct View {
     stages: BTreeMap<u8, Register<String>>,
     codes: BTreeMap<u8, Register<String>>,
     links: BTreeMap<u8, Register<Slots>>,
-    /// Whose names changed since the links were last told by name.
-    renamed: Slots,
-    /// The links by name, and of which revision.
-    shown: BTreeMap<u8, Register<Arc<BTreeSet<String>>>>,
+    /// The taken slots in the order of names, as long as nobody came, went or was called something else.
+    order: Option<Vec<u8>>,
 }
 
 impl View {
@@ -77,8 +73,12 @@ impl View {
         self.players.get(&slot).and_then(|(_, who)| who.as_ref()).map(|who| who.name.as_str())
     }
 
-    /// Takes a page of these facts; nothing changes when it is refused.
-    pub(crate) fn take(&mut self, page: &Page) -> Result<(), Refused> {
+    fn seated(&self) -> impl Iterator<Item = (u8, &Seated)> {
+        self.players.iter().filter_map(|(&slot, (_, who))| Some((slot, who.as_ref()?)))
+    }
+
+    /// Takes a page of these facts; nothing changes when it is refused. Whether the roster may be another one now.
+    pub(crate) fn take(&mut self, page: &Page) -> Result<bool, Refused> {
         if page.from > page.to || page.to > page.now || page.facts.len() > FACTS_MAX {
             return Err(Refused::Malformed);
         }
@@ -95,11 +95,7 @@ impl View {
                     }
                 }
                 Fact::Player(slot, who) => {
-                    let name = |who: Option<&Seated>| who.map(|who| who.name.clone());
-                    let before = self.players.get(&slot).and_then(|(_, who)| name(who.as_ref()));
-                    if before != name(who.as_ref()) {
-                        self.renamed.insert(slot);
-                    }
+                    self.order = None;
                     put(&mut self.players, slot, rev, who);
                 }
                 Fact::Stage(slot, text) => put(&mut self.stages, slot, rev, text),
@@ -107,13 +103,14 @@ impl View {
                 Fact::Links(slot, slots) => put(&mut self.links, slot, rev, slots),
             }
         }
+        let before = (self.is_whole(), self.you, self.started);
         // A page that was overtaken says of itself that it is older: its header counts only when nothing newer came.
         if page.to >= self.have {
             self.you = page.you;
             self.started = page.started;
         }
         self.cover(page.from, page.to);
-        Ok(())
+        Ok(!page.facts.is_empty() || before != (self.is_whole(), self.you, self.started))
     }
 
     /// Marks a range as held.
@@ -139,31 +136,14 @@ impl View {
         Have { of: self.of.clone(), rev: self.have, got: self.got.clone() }
     }
 
-    /// Works out the links by name where they changed.
-    fn name_links(&mut self) {
-        let renamed = std::mem::take(&mut self.renamed);
-        let mut shown = std::mem::take(&mut self.shown);
-        // In the order of names: a set is made of what is sorted without sorting again.
-        let mut order: Vec<(&str, u8)> =
-            self.players.keys().filter_map(|&slot| self.name(slot).map(|name| (name, slot))).collect();
-        order.sort_unstable();
-        for (&slot, &(rev, slots)) in &self.links {
-            let held = shown.get(&slot);
-            if held.is_some_and(|(of, _)| *of == rev) && !slots.meets(renamed) {
-                continue;
-            }
-            let named = || order.iter().filter(|(_, slot)| slots.contains(*slot)).map(|(name, _)| *name);
-            let held = held.map(|(_, held)| Arc::clone(held));
-            let held = held.filter(|held| held.iter().map(String::as_str).eq(named()));
-            let told = held.unwrap_or_else(|| Arc::new(named().map(str::to_owned).collect()));
-            shown.insert(slot, (rev, told));
-        }
-        self.shown = shown;
-    }
-
     /// The lobby as the facts have it.
     pub(crate) fn roster(&mut self) -> Roster {
-        self.name_links();
+        // What is sorted already becomes a map without sorting it by the names themselves, again and again.
+        let order = self.order.take().unwrap_or_else(|| {
+            let mut names: Vec<(&str, u8)> = self.seated().map(|(slot, who)| (who.name.as_str(), slot)).collect();
+            names.sort_unstable();
+            names.into_iter().map(|(_, slot)| slot).collect()
+        });
         let mut roster =
             Roster { you: self.you().unwrap_or_default().to_owned(), started: self.started, ..Roster::default() };
         if let Some((_, lobby)) = &self.lobby {
@@ -175,17 +155,21 @@ impl View {
             roster.stored_max = lobby.stored_max;
             roster.transport_lobby.clone_from(&lobby.world);
         }
-        for (&slot, (_, who)) in &self.players {
-            let Some(who) = who else { continue };
-            let player = Player {
-                letter: who.letter.clone(),
-                company: who.company,
-                stage: self.stages.get(&slot).map(|(_, text)| text.clone()).unwrap_or_default(),
-                profile: self.codes.get(&slot).map(|(_, code)| code.clone()).filter(|code| !code.is_empty()),
-                links: self.shown.get(&slot).map(|(_, shown)| Arc::clone(shown)).unwrap_or_default(),
-            };
-            roster.players.insert(who.name.clone(), player);
-        }
+        // A link to a seat that fell empty is none, whichever of the two facts comes first.
+        let seated: Slots = order.iter().copied().collect();
+        let player = |slot: u8, who: &Seated| Player {
+            slot,
+            letter: who.letter.clone(),
+            company: who.company,
+            stage: self.stages.get(&slot).map(|(_, text)| text.clone()).unwrap_or_default(),
+            profile: self.codes.get(&slot).map(|(_, code)| code.clone()).filter(|code| !code.is_empty()),
+            links: self.links.get(&slot).map(|(_, links)| links.and(seated)).unwrap_or_default(),
+        };
+        let who = |slot: &u8| self.players.get(slot).and_then(|(_, who)| who.as_ref());
+        let mut named = Vec::with_capacity(order.len());
+        named.extend(order.iter().filter_map(|slot| who(slot).map(|who| (who.name.clone(), player(*slot, who)))));
+        roster.players = named.into_iter().collect();
+        self.order = Some(order);
         roster
     }
 }

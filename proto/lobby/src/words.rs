@@ -1,11 +1,11 @@
 //! What rooms above and panels read of a lobby.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use seam::Path;
+use seam::{Path, Slots};
 use thiserror::Error;
 
 /// Where a session stands.
@@ -140,6 +140,9 @@ pub enum End {
 /// One player of a [`Roster`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Player {
+    /// The seat, by which `links` name a player. No two players of a roster have the same; it says nothing else, and
+    /// another roster may seat everybody anew.
+    pub slot: u8,
     /// `a`, `b`, ..., `aa`, ...: fixed for the lobby's life. Empty while unknown.
     pub letter: String,
     /// 1 to 200.
@@ -148,9 +151,8 @@ pub struct Player {
     pub stage: String,
     /// The join code under which other joiners may dial this one.
     pub profile: Option<String>,
-    /// Names this player reaches directly, as it reported them. Shared between rosters: among 200 meshed players they
-    /// are most of one.
-    pub links: Arc<BTreeSet<String>>,
+    /// Whom this player reaches directly, as it reported them: [`Roster::names`] tells who they are.
+    pub links: Slots,
 }
 
 /// A lobby as it is now.
@@ -176,6 +178,14 @@ pub struct Roster {
     pub stored_max: i64,
     /// The world nonce, 32 lower-case hexadecimal digits; empty while unknown.
     pub transport_lobby: String,
+}
+
+impl Roster {
+    /// Who sits in these slots, in the order of names.
+    pub fn names(&self, slots: Slots) -> impl Iterator<Item = &str> {
+        let seated = self.players.iter().filter(move |(_, player)| slots.contains(player.slot));
+        seated.map(|(name, _)| name.as_str())
+    }
 }
 
 /// What happens in a lobby, in order.

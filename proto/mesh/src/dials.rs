@@ -17,12 +17,16 @@ const CHANGED: Duration = Duration::from_secs(2);
 #[derive(Debug, Default)]
 pub(crate) struct Dials {
     by_name: BTreeMap<Arc<str>, Dial>,
+    /// Nothing is due before; it may be early, never late.
+    due: Option<Instant>,
 }
 
 #[derive(Debug)]
 struct Dial {
     profile: String,
     state: State,
+    /// There is a link to the player: nothing is due.
+    linked: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -34,9 +38,22 @@ enum State {
 }
 
 impl Dials {
-    /// Sets whom to dial by name and profile code.
-    pub(crate) fn wish<'a>(&mut self, out: &mut Out, wanted: impl Iterator<Item = (&'a str, &'a str)>) {
-        let wanted: BTreeMap<&str, &str> = wanted.take(DIALS_MAX).collect();
+    /// Sets whom to dial by name and profile code, in the order of names.
+    pub(crate) fn wish<'a>(
+        &mut self,
+        out: &mut Out,
+        wanted: impl Iterator<Item = (&'a str, &'a str)> + Clone,
+        is_linked: impl Fn(&str) -> bool,
+    ) {
+        let wanted = wanted.take(DIALS_MAX);
+        let mut held = self.by_name.iter();
+        let mut is_held = |(name, profile): (&str, &str)| {
+            held.next().is_some_and(|(held, dial)| **held == *name && dial.profile == profile)
+        };
+        if wanted.clone().all(&mut is_held) && held.next().is_none() {
+            return;
+        }
+        let wanted: BTreeMap<&str, &str> = wanted.collect();
         self.by_name.retain(|name, dial| {
             let keep = wanted.contains_key(&**name);
             if !keep {
@@ -53,10 +70,13 @@ impl Dials {
                     let State::Idle { began, due } = dial.state else { continue };
                     let soon = began.map_or(out.now, |began| (began + CHANGED).max(out.now));
                     dial.state = State::Idle { began, due: due.min(soon) };
+                    self.due = self.due.into_iter().chain([due.min(soon)]).min();
                 }
                 None => {
                     let state = State::Idle { began: None, due: out.now };
-                    self.by_name.insert(name.into(), Dial { profile: profile.to_owned(), state });
+                    let dial = Dial { profile: profile.to_owned(), state, linked: is_linked(name) };
+                    self.by_name.insert(name.into(), dial);
+                    self.due = self.due.into_iter().chain([out.now]).min();
                 }
             }
         }
@@ -78,10 +98,23 @@ impl Dials {
         }
     }
 
+    /// There is a link to this player now, or none any more.
+    pub(crate) fn set_linked(&mut self, name: &str, linked: bool) {
+        if let Some(dial) = self.by_name.get_mut(name) {
+            dial.linked = linked;
+            if !linked {
+                self.due = self.due.into_iter().chain([dial.due()]).min();
+            }
+        }
+    }
+
     /// Begins every dial that is due, of those that are not linked.
-    pub(crate) fn handle_timeout(&mut self, out: &mut Out, is_linked: impl Fn(&str) -> bool) {
+    pub(crate) fn handle_timeout(&mut self, out: &mut Out) {
+        if self.due.is_none_or(|due| out.now < due) {
+            return;
+        }
         for (name, dial) in &mut self.by_name {
-            if dial.due() > out.now || is_linked(name) {
+            if dial.linked || dial.due() > out.now {
                 continue;
             }
             // A dial whose outcome nobody reported counts as failed by now.
@@ -89,10 +122,11 @@ impl Dials {
             dial.state = State::Running { began: out.now };
             out.notice(Event::Dial { name: name.to_string(), profile: dial.profile.clone() });
         }
+        self.due = self.by_name.values().filter(|dial| !dial.linked).map(Dial::due).min();
     }
 
-    pub(crate) fn timeout(&self, is_linked: impl Fn(&str) -> bool) -> Option<Instant> {
-        self.by_name.iter().filter(|(name, _)| !is_linked(name)).map(|(_, dial)| dial.due()).min()
+    pub(crate) fn timeout(&self) -> Option<Instant> {
+        self.due
     }
 }
 

@@ -60,8 +60,12 @@ struct Plan {
 
 /// How one player is reached.
 enum Hop {
-    Direct(Path),
-    Wrapped { carrier: Path, through: Option<Arc<str>> },
+    /// The host's or a direct link, and until when the latter works if nothing is heard on it.
+    Direct(Path, Option<Instant>),
+    Wrapped {
+        carrier: Path,
+        through: Option<Arc<str>>,
+    },
     None,
 }
 
@@ -100,7 +104,7 @@ impl Joiner {
         if roster.me.is_empty() {
             return;
         }
-        self.reach.update(roster);
+        let changed = self.reach.update(roster);
         self.host = roster.host.filter(|_| !roster.relay).map(Into::into);
         if self.me.as_deref() != Some(roster.me) {
             let me: Arc<str> = roster.me.into();
@@ -110,12 +114,15 @@ impl Joiner {
             }
         }
         if self.mesh {
-            self.links.check(out, |name| self.reach.has(name));
+            // A link learns at its birth whether the roster of the time knows its player.
+            if changed {
+                self.links.check(out, |name| self.reach.has(name));
+            }
             let (me, host) = (roster.me, self.host.as_deref());
-            let others = roster.profiles.iter().filter(|(name, _)| **name != me && Some(**name) != host);
-            let others = others.filter(|(name, _)| self.reach.has(name));
-            self.dials.wish(out, others.map(|(name, profile)| (*name, *profile)));
-            self.report.heard_back(roster.links.get(me).copied(), host);
+            let others = roster.players.iter().filter(|(name, _)| **name != me && Some(**name) != host);
+            let wanted = others.filter_map(|(name, seat)| Some((*name, seat.profile?)));
+            self.dials.wish(out, wanted, |name| self.links.primary(name).is_some());
+            self.report.heard_back(self.reach.reached(me), host);
         }
         self.settle(out.now);
     }
@@ -252,7 +259,10 @@ impl Joiner {
         {
             self.links.handle_timeout(out, &me);
             self.notice_links(out.now);
-            self.dials.handle_timeout(out, |name| self.links.primary(name).is_some());
+            while let Some(name) = self.links.take_moved() {
+                self.dials.set_linked(&name, self.links.primary(&name).is_some());
+            }
+            self.dials.handle_timeout(out);
             if self.link.is_some() {
                 self.report.handle_timeout(out, self.links.names());
             }
@@ -272,9 +282,9 @@ impl Joiner {
             return Route::None;
         }
         match (self.hop(now, self.is_host_quiet(now), name), self.mesh) {
-            (Hop::Direct(_), true) => Route::Direct,
-            (Hop::Direct(_), false) if self.host.as_deref() == Some(name) => Route::Direct,
-            (Hop::Direct(_), false) | (Hop::Wrapped { through: None, .. }, _) => Route::ThroughHost,
+            (Hop::Direct(..), true) => Route::Direct,
+            (Hop::Direct(..), false) if self.host.as_deref() == Some(name) => Route::Direct,
+            (Hop::Direct(..), false) | (Hop::Wrapped { through: None, .. }, _) => Route::ThroughHost,
             (Hop::Wrapped { through: Some(through), .. }, _) => Route::Through(through.to_string()),
             (Hop::None, _) => Route::None,
         }
@@ -331,8 +341,8 @@ impl Joiner {
         }
         for name in self.reach.players().iter().filter(|name| ***name != *me) {
             match self.hop(now, quiet, name) {
-                Hop::Direct(path) => {
-                    let until = self.links.works_until(name).filter(|at| *at > now);
+                Hop::Direct(path, until) => {
+                    let until = until.filter(|at| *at > now);
                     plan.until = plan.until.into_iter().chain(until).min();
                     plan.direct.push(path);
                 }
@@ -349,17 +359,20 @@ impl Joiner {
     /// link that has fallen silent is the last resort.
     fn hop(&self, now: Instant, quiet: bool, name: &str) -> Hop {
         if !self.mesh || self.host.as_deref() == Some(name) {
-            return self.link.map_or(Hop::None, |link| Hop::Direct(link.path));
+            return self.link.map_or(Hop::None, |link| Hop::Direct(link.path, None));
         }
-        let direct = self.links.primary(name).map_or(Hop::None, Hop::Direct);
-        if self.works(now, name) {
+        let direct = self.links.works_until(name);
+        let is_live = direct.is_some_and(|(_, until)| now < until);
+        let direct = direct.map_or(Hop::None, |(path, until)| Hop::Direct(path, Some(until)));
+        if is_live {
             return direct;
         }
         if let Some(link) = self.link.filter(|_| !quiet) {
             return Hop::Wrapped { carrier: link.path, through: None };
         }
+        let Some(slot) = self.reach.slot(name) else { return direct };
         let carriers =
-            self.links.names().filter(|carrier| self.reach.reaches(carrier, name) && self.works(now, carrier));
+            self.links.names().filter(|carrier| self.reach.reaches(carrier, slot) && self.works(now, carrier));
         let carrier = carriers.min_by_key(|carrier| self.rank(carrier, name));
         match carrier.and_then(|carrier| Some((carrier, self.links.primary(carrier)?))) {
             Some((through, carrier)) => Hop::Wrapped { carrier, through: Some(through.clone()) },
@@ -368,7 +381,7 @@ impl Joiner {
     }
 
     fn works(&self, now: Instant, name: &str) -> bool {
-        self.links.works_until(name).is_some_and(|until| now < until)
+        self.links.works_until(name).is_some_and(|(_, until)| now < until)
     }
 
     /// Orders carriers differently for each destination, so that no single player carries everything; the same way
@@ -398,7 +411,7 @@ impl Joiner {
             return None;
         }
         let links = self.links.timeout().map(|at| (at, "mesh link"));
-        let dials = self.dials.timeout(|name| self.links.primary(name).is_some()).map(|at| (at, "mesh dial"));
+        let dials = self.dials.timeout().map(|at| (at, "mesh dial"));
         let report = self.report.timeout().filter(|_| self.link.is_some()).map(|at| (at, "mesh report"));
         [links, dials, report].into_iter().flatten().min()
     }

@@ -43,7 +43,7 @@ use crate::host::Host;
 use crate::joiner::Joiner;
 use crate::out::Out;
 
-pub use types::{Config, Down, Event, Outgoing, Role, RosterView, Send, Stats};
+pub use types::{Config, Down, Event, Outgoing, Role, RosterView, Seat, Send, Stats};
 
 /// How long one dial to another joiner may take.
 pub const DIAL_FOR: Duration = Duration::from_secs(8);

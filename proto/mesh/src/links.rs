@@ -65,6 +65,11 @@ pub(crate) struct Links {
     by_path: BTreeMap<Path, Link>,
     by_name: BTreeMap<Arc<str>, Player>,
     changed: bool,
+    /// Names that became linked or ceased to be, until [`Links::take_moved`]: not more than there are changes in one
+    /// turn.
+    moved: Vec<Arc<str>>,
+    /// Nothing is due before. A sign of life only makes things due later, so this may be early, never late.
+    due: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -76,6 +81,21 @@ struct Link {
     /// How many more of them are answered.
     answers: u32,
     former: Former,
+}
+
+impl Link {
+    fn due(&self) -> Instant {
+        let dead = self.heard + DEAD;
+        match &self.state {
+            State::Nameless { hi_due, hi_left, until } => {
+                let hi = (*hi_left > 0).then_some(*hi_due);
+                [hi, *until].into_iter().flatten().fold(dead, Instant::min)
+            }
+            State::Shunned { hi_due, hi_left: 1.., .. } => dead.min(*hi_due),
+            State::Named { rostered: false, since, .. } => dead.min(*since + ROSTERED_WITHIN),
+            State::Named { .. } | State::Shunned { .. } => dead,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -109,6 +129,11 @@ impl Links {
         std::mem::take(&mut self.changed)
     }
 
+    /// A player whose being linked changed, until there is none left.
+    pub(crate) fn take_moved(&mut self) -> Option<Arc<str>> {
+        self.moved.pop()
+    }
+
     pub(crate) fn names(&self) -> impl Iterator<Item = &Arc<str>> {
         self.by_name.keys()
     }
@@ -117,10 +142,10 @@ impl Links {
         self.by_name.get(name).map(|player| player.primary)
     }
 
-    /// Until when a player's primary path counts as working if nothing is heard on it.
-    pub(crate) fn works_until(&self, name: &str) -> Option<Instant> {
+    /// A player's primary path, and until when it counts as working if nothing is heard on it.
+    pub(crate) fn works_until(&self, name: &str) -> Option<(Path, Instant)> {
         let primary = self.primary(name)?;
-        self.by_path.get(&primary).map(|link| link.heard + WEAK)
+        self.by_path.get(&primary).map(|link| (primary, link.heard + WEAK))
     }
 
     pub(crate) fn standing(&self, path: Path) -> Standing {
@@ -155,6 +180,7 @@ impl Links {
                     return;
                 }
                 link.state = state;
+                self.hasten(path);
             }
             None => self.insert(now, path, state),
         }
@@ -171,13 +197,14 @@ impl Links {
     pub(crate) fn doubt(&mut self, now: Instant, path: Path) {
         if let (Some(link), Some(silent)) = (self.by_path.get_mut(&path), now.checked_sub(WEAK)) {
             link.heard = link.heard.min(silent);
+            self.hasten(path);
         }
     }
 
     /// A frame came: on a link without a name it is asked for once more when that did not help some time ago.
     pub(crate) fn reconsider(&mut self, now: Instant, path: Path) -> bool {
         let Some(link) = self.by_path.get_mut(&path) else { return false };
-        match &mut link.state {
+        let asks = match &mut link.state {
             State::Nameless { hi_due, hi_left: hi_left @ 0, .. } if *hi_due + RECONSIDER <= now => {
                 (*hi_due, *hi_left) = (now, HI_UNPROVEN);
                 true
@@ -187,7 +214,11 @@ impl Links {
                 true
             }
             _ => false,
+        };
+        if asks {
+            self.hasten(path);
         }
+        asks
     }
 
     /// Signs of life other than frames.
@@ -300,6 +331,9 @@ impl Links {
     /// Timers: names are asked for, silent links end.
     pub(crate) fn handle_timeout(&mut self, out: &mut Out, me: &Arc<str>) {
         let now = out.now;
+        if self.due.is_none_or(|due| now < due) {
+            return;
+        }
         let mut gone = Vec::new();
         let mut shun = Vec::new();
         for (path, link) in &mut self.by_path {
@@ -332,22 +366,17 @@ impl Links {
         for path in gone {
             self.remove(out, path, Down::Silent);
         }
+        self.due = self.by_path.values().map(Link::due).min();
     }
 
     pub(crate) fn timeout(&self) -> Option<Instant> {
-        let due = |link: &Link| {
-            let dead = link.heard + DEAD;
-            match &link.state {
-                State::Nameless { hi_due, hi_left, until } => {
-                    let hi = (*hi_left > 0).then_some(*hi_due);
-                    [hi, *until].into_iter().flatten().fold(dead, Instant::min)
-                }
-                State::Shunned { hi_due, hi_left: 1.., .. } => dead.min(*hi_due),
-                State::Named { rostered: false, since, .. } => dead.min(*since + ROSTERED_WITHIN),
-                State::Named { .. } | State::Shunned { .. } => dead,
-            }
-        };
-        self.by_path.values().map(due).min()
+        self.due
+    }
+
+    /// Something may be due earlier on this link than it was.
+    fn hasten(&mut self, path: Path) {
+        let due = self.by_path.get(&path).map(Link::due);
+        self.due = self.due.into_iter().chain(due).min();
     }
 
     /// Refreshes a path, and makes it its player's primary one when it should be.
@@ -377,8 +406,10 @@ impl Links {
         let now = out.now;
         let Some(link) = self.by_path.get_mut(&path) else { return };
         link.state = State::Named { name: name.clone(), rostered, since: now };
+        self.hasten(path);
         let Some(player) = self.by_name.get_mut(&name) else {
             out.notice(Event::LinkUp { name: name.to_string(), path });
+            self.moved.push(name.clone());
             self.by_name.insert(name, Player { primary: path, since: now, others: Vec::new() });
             self.changed = true;
             return;
@@ -419,6 +450,7 @@ impl Links {
             }
             None => {
                 self.by_name.remove(&name);
+                self.moved.push(name);
             }
         }
     }
@@ -446,7 +478,9 @@ impl Links {
                 link.former.add(now, name.clone());
                 link.state = State::Nameless { hi_due: now, hi_left: HI_UNPROVEN, until: Some(now + GRACE) };
             }
+            self.hasten(*path);
         }
+        self.moved.push(name.clone());
     }
 
     fn insert(&mut self, now: Instant, path: Path, state: State) {
@@ -457,6 +491,7 @@ impl Links {
             self.by_path.remove(&oldest);
         }
         self.by_path.insert(path, Link { state, heard: now, asked: None, answers: ANSWERS, former: Former::default() });
+        self.hasten(path);
     }
 
     fn remove(&mut self, out: &mut Out, path: Path, why: Down) {

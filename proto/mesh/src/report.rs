@@ -1,6 +1,5 @@
 //! What the host is told of the own direct links (netpunch wire, section 6.1, `links`).
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -60,9 +59,9 @@ impl Report {
     }
 
     /// What the newest roster says of the own links.
-    pub(crate) fn heard_back(&mut self, listed: Option<&BTreeSet<String>>, host: Option<&str>) {
+    pub(crate) fn heard_back<'a>(&mut self, listed: impl Iterator<Item = &'a str>, host: Option<&str>) {
         let Some(sent) = &mut self.sent else { return };
-        let listed = listed.into_iter().flatten().map(String::as_str).filter(|name| Some(*name) != host);
+        let listed = listed.filter(|name| Some(*name) != host);
         sent.echoed = listed.eq(sent.names.iter().map(|name| &**name));
     }
 

@@ -1,10 +1,10 @@
 //! What goes into a mesh and what comes out of it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use seam::Path;
+use seam::{Path, Slots};
 
 /// What this end is in its session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,12 +37,19 @@ pub struct RosterView<'a> {
     pub host: Option<&'a str>,
     /// Whether the host is a relay without a game.
     pub relay: bool,
-    /// Everybody, oneself and a playing host included.
-    pub players: BTreeSet<&'a str>,
-    /// Profile codes of those who can be dialled.
-    pub profiles: BTreeMap<&'a str, &'a str>,
-    /// Who says to reach whom directly.
-    pub links: BTreeMap<&'a str, &'a BTreeSet<String>>,
+    /// Everybody by name, oneself and a playing host included.
+    pub players: BTreeMap<&'a str, Seat<'a>>,
+}
+
+/// One player of a [`RosterView`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seat<'a> {
+    /// By which the others' `links` name this player; no two players have the same.
+    pub slot: u8,
+    /// The profile code of a player who can be dialled.
+    pub profile: Option<&'a str>,
+    /// Whom this player says to reach directly.
+    pub links: Slots,
 }
 
 /// One payload and everybody who gets a copy: sealed once, sent `to.len()` times.

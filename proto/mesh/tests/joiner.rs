@@ -4,10 +4,10 @@
 
 mod common;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use anywire_mesh::{Down, Event, Mesh, Outgoing, Role, RosterView, Send};
+use anywire_mesh::{Down, Event, Mesh, Outgoing, Role, RosterView, Seat, Send};
 use bytes::Bytes;
 use common::{HOST, delivered, drain, envelope, frame, game, new, path, relayed, roster, sends};
 use seam::{Path, Refused, Route};
@@ -221,9 +221,9 @@ fn a_dial_nobody_reports_on_counts_as_failed() {
 fn a_changed_profile_is_dialled_at_once_but_not_all_the_time() {
     let (mut mesh, now) = joiner();
     let view = |mesh: &mut Mesh, at: Instant, code: &str| {
-        let players = BTreeSet::from(["h", "me", "b"]);
-        let profiles = BTreeMap::from([("b", code)]);
-        mesh.roster(at, &RosterView { me: "me", host: Some("h"), players, profiles, ..RosterView::default() });
+        let seat = |slot, profile| Seat { slot, profile, ..Seat::default() };
+        let players = BTreeMap::from([("h", seat(0, None)), ("me", seat(1, None)), ("b", seat(2, Some(code)))]);
+        mesh.roster(at, &RosterView { me: "me", host: Some("h"), players, ..RosterView::default() });
     };
     view(&mut mesh, now + secs(1), "new");
     let again = Event::Dial { name: "b".into(), profile: "new".into() };

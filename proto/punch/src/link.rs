@@ -1,6 +1,6 @@
 //! Live paths: keep-alive, round trip, loss.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
 use np1::Kind;
@@ -46,6 +46,14 @@ impl Link {
         Self { keepalive: keepalive.then(|| now + KEEPALIVE), probe: now, probes: VecDeque::new(), rtt: None }
     }
 
+    /// What is due first.
+    fn due(&self) -> Due {
+        match self.keepalive {
+            Some(keepalive) if keepalive < self.probe => (keepalive, "keepalive"),
+            Some(_) | None => (self.probe, "probe"),
+        }
+    }
+
     fn measured(&mut self, sample: Duration) {
         self.rtt = Some(match self.rtt {
             None => (sample, sample / 2),
@@ -63,55 +71,57 @@ impl Link {
     }
 }
 
+type Due = (Instant, &'static str);
+
 #[derive(Clone, Debug)]
 pub(crate) struct Links {
     by_path: BTreeMap<Path, Link>,
     /// What K carries: any token will do, nobody looks at it.
     me: Token,
-    /// The first thing due of all links: asked for on every turn, found anew only when a deadline moves.
-    due: Option<(Instant, &'static str)>,
+    /// What is due first on each of them: with 200 links one of them is due every 10 ms, and the others are not looked
+    /// at then.
+    due: BTreeSet<(Due, Path)>,
 }
 
 impl Links {
     pub(crate) fn new(me: Token) -> Self {
-        Self { by_path: BTreeMap::new(), me, due: None }
+        Self { by_path: BTreeMap::new(), me, due: BTreeSet::new() }
     }
 
     /// False when there are too many.
     pub(crate) fn hold(&mut self, now: Instant, path: Path, keepalive: bool) -> bool {
         if let Some(link) = self.by_path.get_mut(&path) {
             if link.keepalive.is_some() != keepalive {
+                self.due.remove(&(link.due(), path));
                 link.keepalive = keepalive.then(|| now + KEEPALIVE);
-                self.find_due();
+                self.due.insert((link.due(), path));
             }
             return true;
         }
         if self.by_path.len() >= LINKS_MAX {
             return false;
         }
-        self.by_path.insert(path, Link::new(now, keepalive));
-        self.find_due();
+        self.insert(path, Link::new(now, keepalive));
         true
     }
 
     pub(crate) fn release(&mut self, path: Path) {
-        self.by_path.remove(&path);
-        self.find_due();
+        self.remove(path);
     }
 
     /// The peer moved: what was measured belongs to the old way.
     pub(crate) fn rekey(&mut self, now: Instant, old: Path, new: Path) {
-        if let Some(link) = self.by_path.remove(&old) {
-            self.by_path.insert(new, Link::new(now, link.keepalive.is_some()));
-            self.find_due();
+        if let Some(link) = self.remove(old) {
+            self.insert(new, Link::new(now, link.keepalive.is_some()));
         }
     }
 
     /// The next probe of a path is due at once.
     pub(crate) fn probe_now(&mut self, now: Instant, path: Path) -> bool {
         let Some(link) = self.by_path.get_mut(&path) else { return false };
+        self.due.remove(&(link.due(), path));
         link.probe = link.probe.min(now);
-        self.find_due();
+        self.due.insert((link.due(), path));
         true
     }
 
@@ -142,37 +152,40 @@ impl Links {
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Instant, dice: &mut Dice, out: &mut Outgoing) {
-        if self.due.is_none_or(|(due, _)| now < due) {
-            return;
-        }
-        for (path, link) in &mut self.by_path {
+        while let Some((due, path)) = self.due.first().filter(|((due, _), _)| *due <= now).copied() {
+            self.due.remove(&(due, path));
+            let Some(link) = self.by_path.get_mut(&path) else { continue };
             if link.probe <= now {
                 let token = dice.bytes();
                 if link.probes.len() >= PROBES_MAX {
                     link.probes.pop_front();
                 }
                 link.probes.push_back(Probe { token, sent: now, answered: false });
-                out.token(*path, Kind::Hello, token);
+                out.token(path, Kind::Hello, token);
                 let spread = u64::try_from(SPREAD.as_micros()).unwrap_or_default();
                 link.probe = now + PROBE - SPREAD + Duration::from_micros(dice.below(2 * spread));
             }
             if link.keepalive.is_some_and(|due| due <= now) {
-                out.token(*path, Kind::Keepalive, self.me);
+                out.token(path, Kind::Keepalive, self.me);
                 link.keepalive = Some(now + KEEPALIVE);
             }
+            self.due.insert((link.due(), path));
         }
-        self.find_due();
     }
 
-    pub(crate) fn poll_timeout(&self) -> Option<(Instant, &'static str)> {
-        self.due
+    pub(crate) fn poll_timeout(&self) -> Option<Due> {
+        self.due.first().map(|(due, _)| *due)
     }
 
-    fn find_due(&mut self) {
-        let due = |link: &Link| match link.keepalive {
-            Some(keepalive) if keepalive < link.probe => (keepalive, "keepalive"),
-            Some(_) | None => (link.probe, "probe"),
-        };
-        self.due = self.by_path.values().map(due).min();
+    fn insert(&mut self, path: Path, link: Link) {
+        self.remove(path);
+        self.due.insert((link.due(), path));
+        self.by_path.insert(path, link);
+    }
+
+    fn remove(&mut self, path: Path) -> Option<Link> {
+        let link = self.by_path.remove(&path)?;
+        self.due.remove(&(link.due(), path));
+        Some(link)
     }
 }

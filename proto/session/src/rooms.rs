@@ -1,11 +1,10 @@
 //! Words of one room that another room needs.
 
-use std::collections::BTreeMap;
 use std::net::{SocketAddr, SocketAddrV4};
 use std::sync::Arc;
 
 use lobby::Roster;
-use mesh::{DIAL_FOR, RosterView};
+use mesh::{DIAL_FOR, RosterView, Seat};
 use punch::DialId;
 use seam::Path;
 
@@ -141,19 +140,11 @@ impl Session {
             Role::Host(_) if roster.relay => self.mesh.set_leader(now, host),
             Role::Host(_) => self.mesh.set_me(now, &roster.you),
             Role::Joiner(_) => {
-                let profiles: BTreeMap<&str, &str> = roster
-                    .players
-                    .iter()
-                    .filter_map(|(name, player)| Some((name.as_str(), player.profile.as_deref()?)))
-                    .collect();
-                let view = RosterView {
-                    me: &roster.you,
-                    host,
-                    relay: roster.relay,
-                    players: roster.players.keys().map(String::as_str).collect(),
-                    profiles,
-                    links: roster.players.iter().map(|(name, player)| (name.as_str(), &*player.links)).collect(),
-                };
+                let players = roster.players.iter().map(|(name, player)| {
+                    let seat = Seat { slot: player.slot, profile: player.profile.as_deref(), links: player.links };
+                    (name.as_str(), seat)
+                });
+                let view = RosterView { me: &roster.you, host, relay: roster.relay, players: players.collect() };
                 self.mesh.roster(now, &view);
             }
         }

@@ -486,7 +486,8 @@ impl Session {
     #[must_use]
     pub fn links(&self) -> BTreeMap<String, LinkStats> {
         let roster = self.roster();
-        let mut out = BTreeMap::new();
+        // They come in the order of names already: the map is made at once.
+        let mut out = Vec::with_capacity(roster.players.len());
         for name in roster.players.keys().filter(|name| **name != roster.you) {
             let (path, route) = match &self.role {
                 Role::Host(side) => (side.lobby.path_of(name), Route::Direct),
@@ -500,9 +501,9 @@ impl Session {
             }
             let relayed = path.is_some_and(|path| self.is_relayed(path));
             stats.route = if relayed && route == Route::Direct { Route::Relay } else { route };
-            out.insert(name.clone(), stats);
+            out.push((name.clone(), stats));
         }
-        out
+        out.into_iter().collect()
     }
 
     // ---- between the rooms --------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use seam::Dice;
 
-use super::Faults;
+use super::{Faults, REGRESSIONS};
 
 /// The faults stop here.
 pub(super) const CALM_AT: Duration = Duration::from_secs(20);
@@ -12,6 +12,15 @@ pub(super) const CALM_AT: Duration = Duration::from_secs(20);
 pub(super) const AGREED_AT: Duration = Duration::from_secs(30);
 /// The world ends.
 pub(super) const END_AT: Duration = Duration::from_secs(34);
+
+/// Late fates begin here, where the early ones end.
+const LATE_FROM: Duration = Duration::from_secs(17);
+/// Who goes with a word may do so until shortly before rosters are compared.
+const LEAVES_BY: Duration = Duration::from_secs(28);
+/// Who is gone without one is noticed after ten seconds of silence and up to a second more.
+const DIES_BY: Duration = Duration::from_millis(18_500);
+/// Two joiners who lost each other's address at once go around the link after six seconds of silence.
+const REBINDS_BY: Duration = Duration::from_secs(23);
 
 /// One joiner's life.
 #[derive(Clone, Debug)]
@@ -62,7 +71,12 @@ impl Plan {
         let mut dice = dice_of(seed);
         let most = [3, 5, 8, 8, 12, 20, 39][dice.below(7) as usize];
         let joiners = 1 + dice.below(most) as usize;
-        Self::with(seed, &mut dice, joiners)
+        let mut plan = Self::with(seed, &mut dice, joiners);
+        // A seed that once failed goes on playing what it failed on.
+        if REGRESSIONS.iter().all(|(old, _)| *old != seed) {
+            plan.late();
+        }
+        plan
     }
 
     /// The big world of a seed: the host and 199 joiners, meshed.
@@ -76,7 +90,28 @@ impl Plan {
             player.mesh = true;
             player.old = false;
         }
+        plan.late();
         plan
+    }
+
+    /// Some of those to whom nothing happens early meet with something late, after the faults stopped as well: as late
+    /// as everybody can still agree on it in time.
+    fn late(&mut self) {
+        let mut dice = dice_of(self.seed ^ 0x1A7E);
+        for player in &mut self.players {
+            let has_fate = player.leaves.or(player.dies).or(player.rebinds).is_some();
+            let fate = dice.below(20);
+            let mut until = |until: Duration| {
+                Some(LATE_FROM + Duration::from_millis(dice.below((until - LATE_FROM).as_millis() as u64)))
+            };
+            match fate {
+                _ if has_fate => {}
+                0 => player.leaves = until(LEAVES_BY),
+                1 => player.dies = until(DIES_BY),
+                2 | 3 => player.rebinds = until(REBINDS_BY),
+                _ => {}
+            }
+        }
     }
 
     fn with(seed: u64, dice: &mut Dice, joiners: usize) -> Self {

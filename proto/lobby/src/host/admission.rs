@@ -3,15 +3,15 @@
 use std::time::Instant;
 
 use codec::to_json;
-use seam::{Path, Refused};
+use seam::{Path, Refused, Slots};
 
-use super::members::{Feed, Member, Seat, ShownLinks, Token};
+use super::members::{Feed, Member, Seat, Token};
 use super::{Host, publish};
 use crate::facts::Pager;
 use crate::logs::{Allowance, PerSecond};
 use crate::messages::{Again, Join, Reject, Status, Welcome, Words};
 use crate::queue::{NOTE_FROM, note};
-use crate::seats::{self, COOP_COMPANY, Slots};
+use crate::seats::{self, COOP_COMPANY};
 use crate::{Event, Mode, State, text};
 
 impl Host {
@@ -105,7 +105,7 @@ impl Host {
         self.letters.keep(&old, &new, &member.seat.letter);
         self.log(format!("[host] '{old}' is '{new}' now"));
         self.queues.tell(Event::MemberRenamed { path, old, new });
-        self.published.renamed();
+        self.published.stale();
     }
 
     fn admit(&mut self, now: Instant, from: Path, join: Join, kept: Option<Seat>) -> Result<(), Refused> {
@@ -127,7 +127,6 @@ impl Host {
             words,
             heard: now,
             links: Slots::default(),
-            shown_links: ShownLinks::default(),
             logs: Allowance::default(),
             chats: PerSecond::default(),
         };
@@ -139,7 +138,7 @@ impl Host {
             profile: member.profile.clone(),
         });
         self.members.insert(from, member);
-        self.published.renamed();
+        self.published.stale();
         self.welcome(from);
         if late {
             let detail = "the game is running; the host has to start you".to_owned();
@@ -200,7 +199,8 @@ impl Host {
         Some(Seat { name, asked: short(asked), letter, company, stage, started, token })
     }
 
-    fn feed(&self, now: Instant, words: Words, join: &Join) -> Feed {
+    fn feed(&mut self, now: Instant, words: Words, join: &Join) -> Feed {
+        self.feed = now;
         if !words.roster {
             return Feed::Old { sent: None, due: now + publish::HEAL };
         }
@@ -244,7 +244,7 @@ impl Host {
             self.log(format!("[host] LEAVE {path} '{name}' ({reason})"));
         }
         self.queues.tell(Event::MemberLeft { name, path, reason: reason.to_owned() });
-        self.published.renamed();
+        self.published.stale();
         if self.members.is_empty() {
             if self.config.relay_only {
                 self.running = false;

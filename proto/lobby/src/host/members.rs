@@ -1,15 +1,13 @@
 //! Who is in the lobby, and the seats of those who were lost a moment ago.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::Arc;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::{Duration, Instant};
 
-use seam::Path;
+use seam::{Path, Slots};
 
 use crate::facts::Pager;
 use crate::logs::{Allowance, PerSecond};
 use crate::messages::Words;
-use crate::seats::Slots;
 
 /// A lost member may take its seat again for this long: the joiner's own 30 and 120 seconds.
 const KEPT_FOR: Duration = Duration::from_secs(150);
@@ -66,18 +64,9 @@ pub(super) struct Member {
     pub(super) words: Words,
     pub(super) heard: Instant,
     pub(super) links: Slots,
-    pub(super) shown_links: ShownLinks,
     pub(super) logs: Allowance,
     pub(super) chats: PerSecond,
     pub(super) feed: Feed,
-}
-
-/// The links by name, as long as neither they nor anybody's name changed.
-#[derive(Debug, Default)]
-pub(super) struct ShownLinks {
-    pub(super) slots: Slots,
-    pub(super) names: u64,
-    pub(super) shown: Arc<BTreeSet<String>>,
 }
 
 /// How a member learns of the roster.

@@ -1,17 +1,16 @@
 //! Everybody is brought up to date, and what has a time is done at its time.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use codec::to_json;
-use seam::Path;
+use seam::{Path, Slots};
 
 use super::members::{Feed, Member};
 use super::{HOST_SLOT, Host, Life};
 use crate::facts::{Fact, LobbyFact, PageHead, Seated};
 use crate::messages::OldRoster;
-use crate::seats::Slots;
 use crate::{End, Event, Player, Roster, text};
 
 /// Changes within this time become one publication.
@@ -39,24 +38,16 @@ pub(super) struct Published {
     stale: bool,
     /// The earliest time for the next publication.
     next: Instant,
-    /// Rises whenever somebody is called something else, or is new, or gone.
-    names: u64,
 }
 
 impl Published {
     pub(super) fn new(now: Instant) -> Self {
-        Self { roster: Arc::default(), old: [None, None], stale: true, next: now, names: 1 }
+        Self { roster: Arc::default(), old: [None, None], stale: true, next: now }
     }
 
     /// Something changed.
     pub(super) fn stale(&mut self) {
         self.stale = true;
-    }
-
-    /// And a name with it.
-    pub(super) fn renamed(&mut self) {
-        self.stale = true;
-        self.names += 1;
     }
 
     pub(super) fn roster(&self) -> Arc<Roster> {
@@ -131,11 +122,8 @@ impl Host {
         if self.published.stale {
             consider(self.published.next, "publish the roster");
         }
-        for (_, member) in self.members.iter() {
-            match &member.feed {
-                Feed::Old { due, .. } => consider(*due, "send a roster"),
-                Feed::Pages(pager) => consider(pager.due(&self.facts, self.now), "send a page of the roster"),
-            }
+        if !self.members.is_empty() {
+            consider(self.feed, "send the roster or a page of it");
         }
         Some(first)
     }
@@ -163,6 +151,7 @@ impl Host {
             self.published.roster = Arc::new(roster);
             self.queues.tell(Event::Roster(self.published.roster()));
         }
+        self.feed = now;
         for (_, member) in self.members.iter_mut() {
             match &mut member.feed {
                 Feed::Old { sent, due } => *due = not_before(*sent, now),
@@ -213,25 +202,26 @@ impl Host {
         if self.config.relay_only { RELAY_STORED_MAX } else { -1 }
     }
 
-    fn build_roster(&mut self) -> Roster {
-        self.name_links();
+    fn build_roster(&self) -> Roster {
         let mut players: BTreeMap<String, Player> = self
             .members
             .iter()
             .map(|(_, member)| {
                 let seat = &member.seat;
                 let player = Player {
+                    slot: member.slot,
                     letter: seat.letter.clone(),
                     company: seat.company,
                     stage: seat.stage.clone(),
                     profile: member.profile.clone(),
-                    links: Arc::clone(&member.shown_links.shown),
+                    links: member.links,
                 };
                 (seat.name.clone(), player)
             })
             .collect();
         if let Some(own) = &self.own {
             let player = Player {
+                slot: HOST_SLOT,
                 letter: own.letter.clone(),
                 company: own.company,
                 stage: own.stage.clone(),
@@ -253,23 +243,10 @@ impl Host {
         }
     }
 
-    /// Works out the links by name where they changed.
-    fn name_links(&mut self) {
-        let by_slot: BTreeMap<u8, String> =
-            self.members.iter().map(|(_, member)| (member.slot, member.seat.name.clone())).collect();
-        let names = self.published.names;
-        for (_, Member { links, shown_links, .. }) in self.members.iter_mut() {
-            if shown_links.slots != *links || shown_links.names != names {
-                let shown: BTreeSet<String> = links.iter().filter_map(|slot| by_slot.get(&slot)).cloned().collect();
-                if *shown_links.shown != shown {
-                    shown_links.shown = Arc::new(shown);
-                }
-                (shown_links.slots, shown_links.names) = (*links, names);
-            }
-        }
-    }
-
     fn feed_members(&mut self, now: Instant) {
+        if now < self.feed {
+            return;
+        }
         let due: Vec<(Path, bool)> = self
             .members
             .iter()
@@ -283,18 +260,32 @@ impl Host {
                 member.feed = Feed::Old { sent: Some(now), due: now + HEAL };
             }
         }
-        for (path, member) in self.members.iter_mut() {
-            let Feed::Pages(pager) = &mut member.feed else { continue };
-            let head = PageHead {
-                version: &self.config.version,
-                you: member.slot,
-                started: member.seat.started,
-                start_save: false,
-            };
-            while let Some(page) = pager.poll(&self.facts, now, &head) {
-                self.queues.send(path, page);
+        // A member without pages is looked at again when its roster is due.
+        self.feed = now + HEAL;
+        for path in self.members.paths() {
+            self.feed_pages(now, path);
+        }
+        for (_, member) in self.members.iter() {
+            if let Feed::Old { due, .. } = &member.feed {
+                self.feed = self.feed.min(*due);
             }
         }
+    }
+
+    /// Sends one member the pages that are due to it.
+    pub(super) fn feed_pages(&mut self, now: Instant, path: Path) {
+        let Some(member) = self.members.at_mut(path) else { return };
+        let Feed::Pages(pager) = &mut member.feed else { return };
+        let head = PageHead {
+            version: &self.config.version,
+            you: member.slot,
+            started: member.seat.started,
+            start_save: false,
+        };
+        while let Some(page) = pager.poll(&self.facts, now, &head) {
+            self.queues.send(path, page);
+        }
+        self.feed = self.feed.min(pager.due(&self.facts, now));
     }
 
     /// The whole roster as bytes, written once per publication.
@@ -327,7 +318,11 @@ fn write_old(roster: &Roster, version: String, started: bool) -> Vec<u8> {
         started,
         start_save: false,
         profiles: Some(each(|player| player.profile.clone())),
-        links: Some(joiners().map(|(name, player)| (name.clone(), player.links.iter().cloned().collect())).collect()),
+        links: Some(
+            joiners()
+                .map(|(name, player)| (name.clone(), roster.names(player.links).map(str::to_owned).collect()))
+                .collect(),
+        ),
         companies: roster.players.iter().map(|(name, player)| (name.clone(), i64::from(player.company))).collect(),
         stages: each(|player| Some(player.stage.clone()).filter(|stage| !stage.is_empty())),
         mode: roster.mode.as_str().to_owned(),

@@ -1,11 +1,11 @@
 //! What a joiner does with the host's messages.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
 use codec::{Value, to_json};
-use seam::{Path, Refused};
+use seam::{Path, Refused, Slots};
 
 use super::{AGAIN_EVERY, Joiner, Phase, SHOW_EVERY, SHOWN_FAST};
 use crate::messages::{Chat, Leave, OldRoster, Page, Start, ToJoiner, Welcome, Words};
@@ -177,7 +177,7 @@ impl Joiner {
         };
         let taken = view.take(page);
         self.view = Some(view);
-        taken?;
+        let changed = taken?;
         self.acknowledge = true;
         self.links_told = true;
         if restarted {
@@ -191,7 +191,8 @@ impl Joiner {
         if self.view.as_ref().is_some_and(View::is_whole) {
             self.healed(page.started, page.start_save);
         }
-        self.unshown = true;
+        // A beacon says that nothing is new.
+        self.unshown |= changed || restarted;
         Ok(())
     }
 
@@ -274,7 +275,9 @@ fn read_old(message: OldRoster) -> Roster {
     let usable = |name: &String| text::name(name) == *name;
     let mut players: BTreeMap<String, Player> =
         message.players.into_iter().filter(usable).map(|name| (name, Player::default())).collect();
-    for (name, player) in &mut players {
+    // No seats are told: names in their order take those there are, at most PLAYERS_READ.
+    for ((name, player), slot) in players.iter_mut().zip(0..=u8::MAX) {
+        player.slot = slot;
         player.letter = message.letters.get(name).filter(|letter| letter.len() <= 8).cloned().unwrap_or_default();
         let company = message.companies.get(name).and_then(|&id| u32::try_from(id).ok());
         player.company = company.filter(|id| (1..=seats::COMPANY_MAX).contains(id)).unwrap_or(seats::COOP_COMPANY);
@@ -286,9 +289,9 @@ fn read_old(message: OldRoster) -> Roster {
         }
     }
     for (name, links) in message.links.unwrap_or_default() {
-        let known: BTreeSet<String> = links.into_iter().filter(|other| players.contains_key(other)).collect();
+        let known: Slots = links.iter().filter_map(|other| players.get(other)).map(|other| other.slot).collect();
         if let Some(player) = players.get_mut(&name) {
-            player.links = Arc::new(known);
+            player.links = known;
         }
     }
     Roster {

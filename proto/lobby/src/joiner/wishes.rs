@@ -1,9 +1,9 @@
 //! What a player asked for and the roster does not show yet: one datagram may be lost, so it is said again a few times.
 
-use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use codec::to_json;
+use seam::Slots;
 
 use crate::messages::{Company, Links, Stage};
 use crate::{Mode, Roster};
@@ -94,10 +94,10 @@ impl Wishes {
                     out.push(to_json(&Company { player: Some(roster.you.clone()), id: i64::from(id) }));
                 }
                 // A host leaves out names it does not know.
-                let shown = |name: &&String| roster.players.contains_key(*name) && **name != roster.host;
+                let others = |name: &&String| **name != roster.host;
                 let differs = |links: &Vec<String>| {
-                    let known: BTreeSet<_> = links.iter().filter(shown).cloned().collect();
-                    known != *me.links
+                    let known = links.iter().filter(others).filter_map(|name| roster.players.get(name));
+                    known.map(|player| player.slot).collect::<Slots>() != me.links
                 };
                 self.unreported |= links_told && self.links.as_ref().is_some_and(differs);
             }
@@ -128,15 +128,11 @@ fn again<T: Clone>(slot: &mut Option<Wish<T>>, fulfilled: impl Fn(&T) -> bool) -
 mod tests {
     use super::*;
     use crate::Player;
-    use std::sync::Arc;
 
     fn roster(stage: &str, links: &[&str]) -> Roster {
-        let me = Player {
-            stage: stage.into(),
-            links: Arc::new(links.iter().map(|&name| name.to_owned()).collect()),
-            ..Player::default()
-        };
-        let other = Player { links: Arc::new(["bob".to_owned()].into()), ..Player::default() };
+        let links = if links == ["lin"] { [2].into_iter().collect() } else { Slots::EMPTY };
+        let me = Player { slot: 1, stage: stage.into(), links, ..Player::default() };
+        let other = Player { slot: 2, links: [1].into_iter().collect(), ..Player::default() };
         let players = [("bob".to_owned(), me), ("lin".to_owned(), other)].into();
         Roster { you: "bob".into(), host: "ada".into(), players, ..Roster::default() }
     }

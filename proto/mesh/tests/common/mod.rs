@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use anywire_mesh::{Config, Event, Mesh, Outgoing, Role, RosterView, Send};
+use anywire_mesh::{Config, Event, Mesh, Outgoing, Role, RosterView, Seat, Send};
 use bytes::{Bytes, BytesMut};
 use seam::{Path, SocketId};
 
@@ -59,18 +59,13 @@ pub(crate) fn roster(mesh: &mut Mesh, now: Instant, me: &str, players: &str, lin
 
 pub(crate) fn relayed(mesh: &mut Mesh, now: Instant, me: &str, players: &str, links: &[&str], relay: bool) {
     let lines = links.iter().filter_map(|line| line.split_once(": "));
-    let links: BTreeMap<&str, BTreeSet<String>> =
-        lines.map(|(name, to)| (name, to.split(' ').map(str::to_owned).collect())).collect();
-    let players: BTreeSet<&str> = players.split(' ').collect();
-    mesh.roster(
-        now,
-        &RosterView {
-            me,
-            host: Some(if relay { "b" } else { "h" }),
-            relay,
-            profiles: players.iter().filter(|name| !["h", "star"].contains(name)).map(|name| (*name, *name)).collect(),
-            links: links.iter().map(|(name, set)| (*name, set)).collect(),
-            players,
-        },
-    );
+    let links: BTreeMap<&str, Vec<&str>> = lines.map(|(name, to)| (name, to.split(' ').collect())).collect();
+    let names: BTreeSet<&str> = players.split(' ').collect();
+    let slots: BTreeMap<&str, u8> = names.into_iter().zip(1..).collect();
+    let reached = |name| links.get(name).into_iter().flatten().filter_map(|other| slots.get(other).copied()).collect();
+    let players = slots.iter().map(|(&name, &slot)| {
+        let profile = (!["h", "star"].contains(&name)).then_some(name);
+        (name, Seat { slot, profile, links: reached(name) })
+    });
+    mesh.roster(now, &RosterView { me, host: Some(if relay { "b" } else { "h" }), relay, players: players.collect() });
 }

@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use anywire_mesh::{Config, Event, Mesh, Outgoing, Role, RosterView, Send};
+use anywire_mesh::{Config, Event, Mesh, Outgoing, Role, RosterView, Seat, Send};
 use bytes::BytesMut;
 use seam::{Dice, Path, SocketId};
 
@@ -362,14 +362,13 @@ impl World {
     fn feed(&mut self, node: usize, roster: Arc<Snapshot>) {
         let now = self.now;
         let Some(me) = roster.names.get(&node) else { return };
-        let view = RosterView {
-            me,
-            host: roster.host.as_deref(),
-            relay: roster.relay,
-            players: roster.players.iter().map(String::as_str).collect(),
-            profiles: roster.profiles.iter().map(|(name, code)| (name.as_str(), code.as_str())).collect(),
-            links: roster.links.iter().map(|(name, set)| (name.as_str(), set)).collect(),
-        };
+        let slots: BTreeMap<&str, u8> = roster.players.iter().map(String::as_str).zip(0..=u8::MAX).collect();
+        let links = |name| roster.links.get(name).into_iter().flatten().filter_map(|other| slots.get(other.as_str()));
+        let players = slots.iter().map(|(&name, &slot)| {
+            let profile = roster.profiles.get(name).map(String::as_str);
+            (name, Seat { slot, profile, links: links(name).copied().collect() })
+        });
+        let view = RosterView { me, host: roster.host.as_deref(), relay: roster.relay, players: players.collect() };
         self.nodes[node].mesh.heard(now, path_of(0, 0));
         self.nodes[node].mesh.roster(now, &view);
         let first = self.nodes[node].fed.as_ref().map_or(now, |(first, _)| *first);
