@@ -21,6 +21,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("anywire-punch", 4),
     ("anywire-lobby", 4),
     ("anywire-mesh", 4),
+    ("anywire-lanes", 4),
     ("anywire-rendezvous", 4),
     ("anywire-link", 4),
     ("anywire-parcel", 4),
