@@ -30,6 +30,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("anywire-net", 6),
     ("anywire-portmap", 6),
     ("anywire-driver", 7),
+    ("anywire-nethernet-io", 7),
     ("anywire", 8),
     ("anywire-master", 8),
     ("anywire-cli", 9),

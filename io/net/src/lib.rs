@@ -11,6 +11,7 @@
 
 mod batch;
 mod interfaces;
+mod networks;
 mod poller;
 mod pool;
 mod report;
@@ -18,8 +19,9 @@ mod socket;
 mod tune;
 
 pub use batch::SendBatch;
-pub use interfaces::{Addresses, addresses, choose};
-pub use poller::{Poller, Ready, Wake};
+pub use interfaces::{Addresses, addresses, choose, mtu};
+pub use networks::{Network, networks};
+pub use poller::{FIRST_BEYOND, Poller, Ready, Wake};
 pub use pool::RecvPool;
 pub use report::SendErrors;
 pub use socket::{BUFFER_WANTED, UdpSocket};

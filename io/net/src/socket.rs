@@ -45,6 +45,29 @@ impl UdpSocket {
         Self::open(id, address, true)
     }
 
+    /// Binds `address` for one family alone, able to send broadcasts. With `shared` other processes may bind it the same
+    /// way; all of them hear a broadcast, and only one of them a datagram to the machine's own address.
+    ///
+    /// # Errors
+    /// The operating system's refusal, [`io::ErrorKind::AddrInUse`] where somebody does not share the port.
+    pub fn bind_broadcast(id: SocketId, address: SocketAddr, shared: bool) -> io::Result<Self> {
+        let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
+        socket.set_broadcast(true)?;
+        if address.is_ipv6() {
+            socket.set_only_v6(true)?;
+        }
+        if shared {
+            socket.set_reuse_address(true)?;
+            // There the first option alone does not let two processes bind one address.
+            #[cfg(all(
+                unix,
+                not(any(target_os = "linux", target_os = "android", target_os = "solaris", target_os = "illumos"))
+            ))]
+            socket.set_reuse_port(true)?;
+        }
+        Self::ready(id, socket, address)
+    }
+
     fn open(id: SocketId, address: SocketAddr, shared: bool) -> io::Result<Self> {
         let socket = Socket::new(Domain::for_address(address), Type::DGRAM, Some(Protocol::UDP))?;
         if shared {
@@ -54,6 +77,10 @@ impl UdpSocket {
             // Best effort: a system without dual-stack sockets still has IPv6.
             let _single_stack = socket.set_only_v6(false);
         }
+        Self::ready(id, socket, address)
+    }
+
+    fn ready(id: SocketId, socket: Socket, address: SocketAddr) -> io::Result<Self> {
         socket.set_nonblocking(true)?;
         socket.bind(&address.into())?;
         // A refusal shows in `granted`.

@@ -188,13 +188,12 @@ impl Discovery {
         Ok(())
     }
 
-    /// The networks of this machine as they are now, at most [`INTERFACES_MAX`]. Requests go to all of them, and to the
-    /// limited broadcast address besides: alone it leaves by one interface, and not at all without a default route.
+    /// The networks to broadcast into as they are now, at most [`INTERFACES_MAX`]. The limited broadcast address may be
+    /// among them; it leaves by one interface, and not at all without a default route, so it is never enough alone.
     pub fn set_interfaces(&mut self, now: Instant, interfaces: impl IntoIterator<Item = Interface>) {
         let port = self.config.port;
         let known: BTreeSet<Interface> = interfaces.into_iter().take(INTERFACES_MAX).collect();
-        let limited = known.iter().any(|i| matches!(i, Interface::V4(_))).then_some(Interface::V4(Ipv4Addr::BROADCAST));
-        let targets: Vec<Path> = limited.into_iter().chain(known).map(|i| i.target(port)).collect();
+        let targets: Vec<Path> = known.into_iter().map(|i| i.target(port)).collect();
         if targets == self.targets {
             return;
         }

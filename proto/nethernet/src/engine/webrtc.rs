@@ -462,8 +462,9 @@ impl<S: Sctp> WebRtc<S> {
 
     /// SCTP, then DTLS; ICE has no farewell.
     fn finish(&mut self, now: Instant) {
-        self.farewell(now);
+        // Over first: saying farewell pumps both layers, which would find everything flushed once more.
         self.end(Ended::Flushed);
+        self.farewell(now);
     }
 
     fn farewell(&mut self, now: Instant) {
