@@ -61,6 +61,7 @@ impl RtcSctp {
         let Some((handle, association)) = &mut self.association else { return };
         let handle = *handle;
         let mut ended = None;
+        let mut resets = Vec::new();
         while let Some(event) = association.poll() {
             match event {
                 Event::Connected => self.events.push_back(SctpEvent::Connected),
@@ -77,9 +78,7 @@ impl RtcSctp {
                         self.events.push_back(SctpEvent::Released(id));
                     }
                 }
-                Event::AssociationLost { reason: AssociationError::Reset, id } => {
-                    self.events.push_back(SctpEvent::Reset(id));
-                }
+                Event::AssociationLost { reason: AssociationError::Reset, id } => resets.push(id),
                 Event::HandshakeFailed { .. } => ended = Some(Some("the SCTP handshake failed")),
                 Event::AssociationLost { reason, .. } => {
                     ended.get_or_insert(match reason {
@@ -91,8 +90,11 @@ impl RtcSctp {
                 _ => {}
             }
         }
+        // An association that ends resets its streams as well; that is one event, not three.
         if association.is_closed() && !association.is_handshaking() {
             ended.get_or_insert(None);
+        } else {
+            self.events.extend(resets.into_iter().map(SctpEvent::Reset));
         }
         while let Some(event) = association.poll_endpoint_event() {
             self.endpoint.handle_event(handle, event);

@@ -134,6 +134,8 @@ pub struct WebRtc<S: Sctp = RtcSctp> {
     secure: bool,
     sctp: Option<S>,
     sctp_up: bool,
+    /// Streams with messages from before the association was up.
+    early: BTreeSet<u16>,
     wanted: Vec<(&'static str, Reliability)>,
     channels: BTreeMap<u16, Channel>,
     stash: VecDeque<(SocketAddr, SocketAddr, Vec<u8>)>,
@@ -187,6 +189,7 @@ impl<S: Sctp> WebRtc<S> {
             secure: false,
             sctp: None,
             sctp_up: false,
+            early: BTreeSet::new(),
             wanted: Vec::new(),
             channels: BTreeMap::new(),
             stash: VecDeque::new(),
@@ -375,6 +378,15 @@ impl<S: Sctp> WebRtc<S> {
                 SctpEvent::Connected => {
                     self.sctp_up = true;
                     self.announce(now);
+                    for stream in std::mem::take(&mut self.early) {
+                        self.readable(now, stream);
+                    }
+                }
+                // Data may overtake the end of the handshake; nothing is answered before that.
+                SctpEvent::Readable(stream) if !self.sctp_up => {
+                    if self.early.len() < CHANNELS_MAX {
+                        self.early.insert(stream);
+                    }
                 }
                 SctpEvent::Readable(stream) => self.readable(now, stream),
                 SctpEvent::Released(stream) => {

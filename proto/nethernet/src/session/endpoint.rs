@@ -129,6 +129,9 @@ impl Endpoint {
 
     /// A socket is gone. Its sessions look for other paths.
     pub fn remove_socket(&mut self, id: SocketId) {
+        if let Some(socket) = self.config.sockets.iter().find(|socket| socket.id == id) {
+            self.gatherer.remove_socket(socket.base);
+        }
         self.config.sockets.retain(|socket| socket.id != id);
     }
 
@@ -457,6 +460,9 @@ impl Endpoint {
     }
 
     fn after_gathering(&mut self, now: Instant) {
+        while let Some((server, failure)) = self.gatherer.poll_failure() {
+            self.told.event(Event::Server { server, failure });
+        }
         let flags = self.config.flags;
         while let Some(gathered) = self.gatherer.poll_candidate() {
             if !flags.permits(gathered.kind, false) {
@@ -590,7 +596,7 @@ impl Endpoint {
     /// Writes waiting datagrams into the batch; whether any was written. Sessions take turns.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut impl Outbox) -> bool {
         self.now = self.now.max(now);
-        let mut any = self.gatherer.poll_transmit(now, &self.config.sockets, out);
+        let mut any = self.gatherer.poll_transmit(&self.config.sockets, out);
         let mut full = false;
         for _ in 0..self.round.len() {
             let Some(id) = self.round.pop_front() else { break };
@@ -602,7 +608,9 @@ impl Endpoint {
                     asked.push((from, to));
                 }
                 let sent = match sockets.iter().find(|socket| socket.base == from) {
-                    Some(socket) => out.datagram(Path::new(socket.id, to), bytes.len(), |room| copy(bytes, room)),
+                    Some(socket) => {
+                        out.datagram(Path::new(socket.id, to), bytes.len(), |room| super::copy(bytes, room))
+                    }
                     None => gatherer.relay(now, sockets, from, to, bytes, out),
                 };
                 full |= !sent;
@@ -678,16 +686,6 @@ impl Endpoint {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.sessions.is_empty()
-    }
-}
-
-fn copy(bytes: &[u8], room: &mut [u8]) -> usize {
-    match room.get_mut(..bytes.len()) {
-        Some(room) => {
-            room.copy_from_slice(bytes);
-            bytes.len()
-        }
-        None => 0,
     }
 }
 

@@ -1,9 +1,11 @@
 //! What an endpoint tells and refuses.
 
 use std::fmt;
+use std::net::SocketAddr;
 
 use thiserror::Error;
 
+use super::gather::ServerFailure;
 use crate::frame::FrameError;
 use crate::{ConnectionId, NetworkId, SessionError};
 
@@ -62,6 +64,13 @@ pub enum Event {
     Interrupted(SessionId),
     /// A path works again.
     Resumed(SessionId),
+    /// A STUN or TURN server is of no help. Sessions go on without it.
+    Server {
+        /// Which; an alternate one, if the server has named one.
+        server: SocketAddr,
+        /// Why.
+        failure: ServerFailure,
+    },
     /// The session is over. Told after its last packet was read.
     Closed {
         /// Which.

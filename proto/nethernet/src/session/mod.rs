@@ -20,6 +20,7 @@
 //! # }
 //! ```
 
+mod ask;
 mod config;
 mod early;
 mod endpoint;
@@ -33,4 +34,14 @@ pub use config::{
 };
 pub use endpoint::Endpoint;
 pub use event::{By, ConnectError, Event, SendError, SessionId};
-pub use gather::IceServer;
+pub use gather::{IceServer, ServerFailure};
+
+fn copy(bytes: &[u8], room: &mut [u8]) -> usize {
+    match room.get_mut(..bytes.len()) {
+        Some(room) => {
+            room.copy_from_slice(bytes);
+            bytes.len()
+        }
+        None => 0,
+    }
+}

@@ -696,3 +696,6 @@ impl<E: Engine> Session<E> {
         .min()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -114,7 +114,7 @@ impl World {
     }
 
     /// Takes everything out of every endpoint.
-    fn drain(&mut self) {
+    pub fn drain(&mut self) {
         let now = self.now;
         for n in 0..self.peers.len() {
             loop {
@@ -206,6 +206,7 @@ impl World {
                 peer.endpoint.handle_timeout(now);
             }
         }
+        self.drain();
     }
 
     /// Runs until `done`, at most `limit` of virtual time. Whether it was done.
@@ -214,7 +215,6 @@ impl World {
         let mut still = 0;
         loop {
             if done(self) {
-                self.drain();
                 return true;
             }
             if self.now >= end {
