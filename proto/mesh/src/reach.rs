@@ -75,7 +75,7 @@ mod tests {
         let names: Vec<String> = (0..150).map(|n| format!("p{n:03}")).collect();
         // Seats are in another order than names.
         let slot = |n: usize| u8::try_from(n * 7 % 256).unwrap();
-        let is_linked = |a: usize, b: usize| (a * 7 + b * 3) % 5 == 0;
+        let is_linked = |a: usize, b: usize| (a * 7 + b * 3).is_multiple_of(5);
         let row = |a: usize| (0..150).filter(|&b| is_linked(a, b)).map(slot).collect::<Slots>();
         let mut view = RosterView {
             players: (0..150)
@@ -98,6 +98,6 @@ mod tests {
         view.players.insert("p0705", Seat { slot: 251, ..Seat::default() });
         assert!(reach.update(&view) && !reach.has("p070") && reach.has("p0705"));
         assert!(reach.players().iter().map(|name| &**name).eq(view.players.keys().copied()));
-        assert_eq!(reach.reached("p000").any(|name| name == "p070"), false);
+        assert!(!reach.reached("p000").any(|name| name == "p070"));
     }
 }
