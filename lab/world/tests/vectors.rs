@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anywire_world::vectors::{Report, run};
 
+const NETHERNET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../vectors/nethernet");
 const VECTORS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../vectors/netpunch");
 
 #[test]
@@ -21,6 +22,13 @@ fn our_rooms_agree_with_every_vector_of_a_built_room() {
     );
     assert_eq!(report.passed, 215 - 9 - 5 - 11 - 8);
     assert_eq!(report.to_string(), "182 passed, 0 failed, 4 skipped");
+}
+
+#[test]
+fn nethernet_agrees_with_every_case_of_every_table() {
+    let report = run(Path::new(NETHERNET));
+    assert_eq!(report.failed, Vec::<String>::new());
+    assert_eq!(report.to_string(), "244 passed, 0 failed");
 }
 
 #[test]

@@ -3,11 +3,14 @@
 //! A folder of vectors holds one folder a group, and in it one file a vector: `{"name", "inputs", "expect"[, "note"]}`,
 //! bytes as lower-case hexadecimal. Each is checked by the room it is about. A vector nobody looked at in full has
 //! failed: a field that no checker reads is named, never passed over. Only words for people are (`note`, `why`).
+//!
+//! The folder `nethernet` holds tables instead, one file a subject, of which each case is a vector.
 
 mod bridge;
 mod case;
 mod codes;
 mod master;
+mod nethernet;
 mod packets;
 mod sealing;
 mod stun;
@@ -79,6 +82,16 @@ fn run_group(dir: &Path, report: &mut Report) {
         report.skipped.push(format!("{group}: not built yet ({} vectors)", files.len()));
         return;
     }
+    if group == "nethernet" {
+        for file in files {
+            let subject = file.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+            match bytes(&file) {
+                Ok(bytes) => nethernet::table(&subject, &bytes, report),
+                Err(error) => report.failed.push(format!("{group}/{subject}: {error}")),
+            }
+        }
+        return;
+    }
     let mut not_built: BTreeMap<&str, usize> = BTreeMap::new();
     for file in files {
         match check(&group, &file) {
@@ -120,12 +133,15 @@ fn check(group: &str, file: &Path) -> Result<(), Wrong> {
 }
 
 fn read(file: &Path) -> Result<Case, String> {
+    Case::parse(&bytes(file)?)
+}
+
+fn bytes(file: &Path) -> Result<Vec<u8>, String> {
     let size = std::fs::metadata(file).map_err(|error| error.to_string())?.len();
     if size > FILE_MAX {
         return Err(format!("larger than {FILE_MAX} bytes"));
     }
-    let bytes = std::fs::read(file).map_err(|error| error.to_string())?;
-    Case::parse(&bytes)
+    std::fs::read(file).map_err(|error| error.to_string())
 }
 
 /// What is in a folder, in the order of names.

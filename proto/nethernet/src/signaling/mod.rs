@@ -3,8 +3,11 @@
 //! | channel | reaches |
 //! |---|---|
 //! | [`Discovery`](crate::discovery::Discovery) | peers of the local network |
+//! | [`http::HttpDialer`], [`http::HttpHost`] | dedicated hosts, by one HTTP request per dial, with identities on both sides |
 //! | [`Memory`] | peers of the same process: tests, split screens |
 
+pub mod http;
+pub mod identity;
 mod lan;
 mod memory;
 
