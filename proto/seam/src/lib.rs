@@ -26,4 +26,4 @@ pub use redact::{Masked, mask};
 pub use request::{HttpMethod, Refused, Reply, Request, RequestId, Secret, StreamId};
 pub use select::{SelectError, TransportKind, default_kind, resolve};
 pub use slots::Slots;
-pub use stream::{ACCEPTED, StreamAsk, StreamEnd};
+pub use stream::{ACCEPTED, StreamAsk, StreamEnd, Until};

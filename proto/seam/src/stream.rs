@@ -24,6 +24,13 @@ pub enum StreamAsk {
         /// Given up then.
         timeout: Duration,
     },
+    /// Read, and no byte more: what follows may be somebody else's. Without this a stream is read as bytes come.
+    Read {
+        /// Where.
+        stream: StreamId,
+        /// How much.
+        until: Until,
+    },
     /// Write these bytes behind those before.
     Write {
         /// Where.
@@ -36,6 +43,15 @@ pub enum StreamAsk {
         /// Which.
         stream: StreamId,
     },
+}
+
+/// Where a reading ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Until {
+    /// After so many bytes.
+    Bytes(usize),
+    /// After a line feed, or after so many bytes without one.
+    Line(usize),
 }
 
 /// Why a stream is gone.
