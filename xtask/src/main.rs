@@ -32,9 +32,9 @@ fn main() -> ExitCode {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     let mut report = Report::default();
     match words.as_slice() {
-        ["test"] => test(&mut report, "3"),
+        ["test"] => test(&mut report),
         ["full"] => {
-            test(&mut report, "20");
+            test(&mut report);
             fuzz::run(&mut report, None, 600);
             windows::check(&mut report);
             report.step("benchmarks", cargo(&["run", "--release", "-q", "-p", "anywire-bench", "--bin", "all"]));
@@ -70,8 +70,8 @@ fn fuzz_args<'a>(words: &[&'a str]) -> Option<(Option<&'a str>, u64)> {
     }
 }
 
-/// Every test once, with this many worlds of 200 players.
-fn test(report: &mut Report, big: &str) {
+/// Every test once.
+fn test(report: &mut Report) {
     law::check(report);
     pages::check(report);
     report.step("formatting", cargo(&["fmt", "--all", "--check"]));
@@ -121,7 +121,7 @@ fn test(report: &mut Report, big: &str) {
             "--seeds",
             "2000",
             "--big",
-            big,
+            "20",
         ]),
     );
     let nat = ["run", "--release", "-q", "-p", "anywire-world", "--bin", "natworlds", "--"];
