@@ -410,3 +410,6 @@ pub(super) fn frame(number: u16, bytes: &[u8], room: &mut [u8]) -> usize {
         None => 0,
     }
 }
+
+#[cfg(test)]
+mod tests;
