@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use seam::{Dice, Path, Refused, SocketId};
-use stun::{AnswerError, Observation, Request, Rules};
+use stun::{Answer, AnswerError, Observation, Request, Rules};
 
 use crate::outgoing::Outgoing;
 
@@ -30,6 +30,10 @@ struct Asked {
     request: Request,
     /// An answer of whatever kind came.
     settled: bool,
+    /// Where else the server says it is.
+    other: Option<SocketAddr>,
+    /// From the first request to the answer.
+    way: Option<Duration>,
 }
 
 /// One round of questions. It stays for late answers after it is done.
@@ -37,7 +41,8 @@ struct Asked {
 pub(crate) struct Round {
     started: Instant,
     asked: Vec<Asked>,
-    answers: Vec<SocketAddr>,
+    /// Who was asked, and what it saw, in the order of the answers.
+    seen: Vec<(SocketAddr, SocketAddr)>,
     /// Entries of the schedule already sent.
     sent: usize,
     done: bool,
@@ -51,21 +56,32 @@ impl Round {
             let server = SocketAddr::new(server.ip().to_canonical(), server.port());
             let known = asked.iter().any(|other| other.server == server);
             if server.is_ipv4() && server.port() != 0 && !known && asked.len() < SERVERS_MAX {
-                asked.push(Asked { server, request: Request::with_cookie(dice.bytes()), settled: false });
+                asked.push(Asked {
+                    server,
+                    request: Request::with_cookie(dice.bytes()),
+                    settled: false,
+                    other: None,
+                    way: None,
+                });
             }
         }
-        Self { started: now, asked, answers: Vec::new(), sent: 0, done: false }
+        Self { started: now, asked, seen: Vec::new(), sent: 0, done: false }
     }
 
-    pub(crate) fn handle(&mut self, from: Path, datagram: &[u8]) -> Result<(), Refused> {
+    pub(crate) fn handle(&mut self, now: Instant, from: Path, datagram: &[u8]) -> Result<(), Refused> {
+        let started = self.started;
         let mut from_server = self.asked.iter_mut().filter(|asked| asked.server == from.remote);
         let asked = from_server.next().ok_or(Refused::Unexpected)?;
-        match stun::Answer::to_request(datagram, asked.request.id, Rules::Modern) {
+        match Answer::to_request(datagram, asked.request.id, Rules::Modern) {
             Ok(address) => {
-                if !asked.settled && address.ip().to_canonical().is_ipv4() {
-                    self.answers.push(address);
+                if !asked.settled {
+                    asked.settled = true;
+                    asked.way = Some(now.saturating_duration_since(started));
+                    let other = Answer::parse(datagram).ok().and_then(|answer| answer.other);
+                    asked.other = other.filter(|other| other.is_ipv4() && other.port() != 0);
+                    let server = asked.server;
+                    self.saw(server, address);
                 }
-                asked.settled = true;
                 Ok(())
             }
             Err(AnswerError::Refused { .. } | AnswerError::NoAddress) => {
@@ -78,16 +94,53 @@ impl Round {
         }
     }
 
+    /// What one more address of a server saw.
+    pub(crate) fn saw(&mut self, server: SocketAddr, address: SocketAddr) {
+        if address.ip().to_canonical().is_ipv4() && self.seen.len() < stun::ANSWERS_MAX {
+            self.seen.push((server, address));
+        }
+    }
+
+    pub(crate) fn seen(&self) -> &[(SocketAddr, SocketAddr)] {
+        &self.seen
+    }
+
+    pub(crate) fn is_done(&self) -> bool {
+        self.done
+    }
+
+    pub(crate) fn servers(&self) -> impl Iterator<Item = SocketAddr> + '_ {
+        self.asked.iter().map(|asked| asked.server)
+    }
+
+    /// Servers that say where else they are, and where.
+    pub(crate) fn tellers(&self) -> impl Iterator<Item = (SocketAddr, SocketAddr)> + '_ {
+        self.asked.iter().filter_map(|asked| Some((asked.server, asked.other?)))
+    }
+
+    pub(crate) fn way_to(&self, server: SocketAddr) -> Option<Duration> {
+        self.asked.iter().find(|asked| asked.server == server)?.way
+    }
+
+    /// The public candidate.
+    pub(crate) fn first(&self) -> Option<SocketAddr> {
+        Observation::of(self.seen.iter().map(|(_, seen)| *seen)).public.first().map(|first| SocketAddr::V4(*first))
+    }
+
+    pub(crate) fn waits_for_answers(&self) -> bool {
+        self.asked.iter().any(|asked| !asked.settled)
+    }
+
     /// The outcome, once.
     pub(crate) fn poll(&mut self, now: Instant) -> Option<Observation> {
-        let over = self.answers.len() >= ENOUGH
+        let over = self.seen.len() >= ENOUGH
             || self.asked.iter().all(|asked| asked.settled)
             || now.saturating_duration_since(self.started) >= GIVE_UP;
         if self.done || !over {
             return None;
         }
         self.done = true;
-        Some(Observation::of(self.answers.iter().copied()))
+        Some(Observation::of(self.seen.iter().map(|(_, seen)| *seen)))
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Instant, socket: SocketId, out: &mut Outgoing) {

@@ -17,7 +17,7 @@ enum Body {
     Token(Kind, Token),
     /// The payload of an H, going back as an A.
     Echo(Box<[u8]>),
-    Stun([u8; stun::HEADER]),
+    Stun(Vec<u8>),
 }
 
 /// Datagrams in the order they were queued. Bounded; what does not fit is dropped, since all of it is repeated or is

@@ -1,7 +1,7 @@
 //! The machine.
 
 use std::collections::VecDeque;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use np1::{Kind, Packet};
@@ -9,12 +9,14 @@ use seam::{Dice, LinkStats, Outbox, Path, RateTable, Refused, SocketId};
 use stun::Observation;
 
 use crate::Token;
+use crate::birthday::Birthday;
 use crate::challenge::Challenges;
 use crate::dial::{DialId, Dials};
 use crate::link::Links;
 use crate::observe::Round;
 use crate::outgoing::Outgoing;
-use crate::toward::{TOWARD_FOR, Towards, guesses};
+use crate::survey::{Survey, Surveying};
+use crate::toward::{TOWARD_FOR, Towards, guesses, strides};
 
 /// Answers to strangers: 1,024 buckets of 64 at once and one more per 20 ms. A dialler needs one per 100 ms.
 const STRANGER_SLOTS: usize = 1_024;
@@ -65,12 +67,21 @@ pub enum Event {
     },
     /// What the STUN servers saw; empty when none answered within 1.9 s.
     Observed(Observation),
+    /// How the router behaves, after the observation.
+    Surveyed(Survey),
+    /// Somebody was met where ports are guessed. Who that is has to be proved.
+    Guessed {
+        /// The path.
+        path: Path,
+    },
+    /// The attempt to guess a port is over; what it met was told.
+    GuessOver,
 }
 
 /// Dialling, answering, proving, holding, observing: see the crate's documentation.
 ///
-/// Bounds: 512 dials of 16 candidates, 64 challenges, 64 addresses punched toward, 64 guessed ones, 512 held paths of 32 remembered probes, 16 STUN servers, 16,384
-/// datagrams and 256 KiB of echoes waiting to be sent. Strangers cost no memory.
+/// Bounds: 512 dials of 16 candidates, 64 challenges, 64 addresses punched toward, 64 guessed ones, one attempt of 256
+/// sockets or 1,200 ports, 512 held paths of 32 remembered probes, 16 STUN servers, 16,384 datagrams and 256 KiB of echoes waiting to be sent. Strangers cost no memory.
 #[derive(Clone, Debug)]
 pub struct Punch {
     config: Config,
@@ -84,8 +95,10 @@ pub struct Punch {
     challenges: Challenges,
     towards: Towards,
     guesses: Towards,
+    birthday: Birthday,
     links: Links,
     round: Option<Round>,
+    survey: Option<Surveying>,
     out: Outgoing,
     events: VecDeque<Event>,
 }
@@ -107,8 +120,10 @@ impl Punch {
             challenges: Challenges::default(),
             towards: Towards::default(),
             guesses: Towards::default(),
+            birthday: Birthday::default(),
             links,
             round: None,
+            survey: None,
             out: Outgoing::default(),
             events: VecDeque::new(),
         }
@@ -118,6 +133,16 @@ impl Punch {
     /// under way.
     pub fn observe(&mut self, now: Instant, servers: Vec<SocketAddr>) {
         self.round = Some(Round::new(now, servers, &mut self.dice));
+        self.survey = None;
+        self.handle_timeout(now);
+    }
+
+    /// As [`Punch::observe`], with the tests of RFC 5780 besides: [`Event::Surveyed`] follows [`Event::Observed`] within
+    /// 1.2 s of the first answer, at once when there is none. Servers on IPv6, two at most, are asked for this alone.
+    pub fn survey(&mut self, now: Instant, servers: Vec<SocketAddr>) {
+        let round = Round::new(now, servers.iter().copied(), &mut self.dice);
+        self.survey = Some(Surveying::new(now, &servers, &round, &mut self.dice));
+        self.round = Some(round);
         self.handle_timeout(now);
     }
 
@@ -164,6 +189,39 @@ impl Punch {
             self.guesses.start(now, target, time, &mut self.dice);
         }
         self.handle_timeout(now);
+    }
+
+    /// Punches toward the ports that the other router will have given out, where both count them up and the other end does
+    /// the same with another `step`, 1 or 2: H to 32 of them every 200 ms for 4 s. Each is a new port here as well; with
+    /// one end taking every port and the other every second one, two of them meet whatever both routers gave out in
+    /// between.
+    pub fn stride(&mut self, now: Instant, observed: SocketAddr, step: u16) {
+        for (target, time) in strides(observed, step) {
+            self.guesses.start(now, target, time, &mut self.dice);
+        }
+        self.handle_timeout(now);
+    }
+
+    /// Says H to random ports of an address, 1,200 of them in 3 s; [`Event::Guessed`] names who answers, and
+    /// [`Event::GuessOver`] follows after 4 s. False when an attempt is under way, or too many were.
+    pub fn probe_ports(&mut self, now: Instant, ip: IpAddr) -> bool {
+        let begun = self.birthday.probe(now, ip, &mut self.dice);
+        self.handle_timeout(now);
+        begun
+    }
+
+    /// Says H to an address from `count` sockets, at most 256, numbered from `first`, twice from each; [`Event::Guessed`]
+    /// names the path that somebody there is heard on, and [`Event::GuessOver`] follows after 4 s. False when an attempt is
+    /// under way, or too many were.
+    pub fn spray(&mut self, now: Instant, first: SocketId, count: u16, target: SocketAddr) -> bool {
+        let begun = self.birthday.spray(now, (first, count), target, &mut self.dice);
+        self.handle_timeout(now);
+        begun
+    }
+
+    /// Ends an attempt to guess without an event.
+    pub fn stop_guessing(&mut self) {
+        self.birthday.stop();
     }
 
     /// Who was punched toward at this address is a peer now.
@@ -244,11 +302,32 @@ impl Punch {
             return Err(Refused::Unexpected);
         }
         let round = self.round.as_mut().ok_or(Refused::Unexpected)?;
-        let taken = round.handle(from, datagram);
+        let mut taken = round.handle(now, from, datagram);
+        if let (Err(Refused::Unexpected | Refused::NotOurs), Some(survey)) = (taken, &mut self.survey) {
+            taken = survey.handle(now, from, datagram).map(|saw| {
+                if let Some((server, address)) = saw {
+                    round.saw(server, address);
+                }
+            });
+        }
+        self.observe_on(now);
+        taken
+    }
+
+    /// What the observation and the survey have come to by now.
+    fn observe_on(&mut self, now: Instant) {
+        let Some(round) = &mut self.round else { return };
         if let Some(observation) = round.poll(now) {
             self.events.push_back(Event::Observed(observation));
         }
-        taken
+        round.handle_timeout(now, self.config.socket, &mut self.out);
+        let Some(survey) = &mut self.survey else { return };
+        survey.step(now, round, &mut self.dice);
+        survey.handle_timeout(now, self.config.socket, &mut self.out);
+        if let Some(outcome) = survey.poll(round) {
+            self.survey = None;
+            self.events.push_back(Event::Surveyed(outcome));
+        }
     }
 
     /// Does what is due.
@@ -258,13 +337,9 @@ impl Punch {
         self.challenges.handle_timeout(now, &mut self.out, &mut self.events);
         self.towards.handle_timeout(now, self.config.socket, &mut self.out);
         self.guesses.handle_timeout(now, self.config.socket, &mut self.out);
+        self.birthday.handle_timeout(now, self.config.socket, &mut self.out, &mut self.events);
         self.links.handle_timeout(now, &mut self.dice, &mut self.out);
-        if let Some(round) = &mut self.round {
-            if let Some(observation) = round.poll(now) {
-                self.events.push_back(Event::Observed(observation));
-            }
-            round.handle_timeout(now, self.config.socket, &mut self.out);
-        }
+        self.observe_on(now);
     }
 
     /// Writes waiting datagrams into the batch; whether any was written.
@@ -293,8 +368,10 @@ impl Punch {
             self.challenges.poll_timeout(),
             self.towards.poll_timeout(),
             self.guesses.poll_timeout(),
+            self.birthday.poll_timeout(),
             self.links.poll_timeout(),
             round,
+            self.survey.as_ref().and_then(Surveying::poll_timeout),
         ]
         .into_iter()
         .flatten()
@@ -307,6 +384,7 @@ impl Punch {
                 || self.challenges.is_own(token)
                 || self.towards.is_own(token)
                 || self.guesses.is_own(token)
+                || self.birthday.is_own(token)
                 || self.links.is_own(from, token))
         {
             self.dials.reached_self(token, from);
@@ -316,6 +394,7 @@ impl Punch {
         if !known && !self.strangers.allow(self.start, now, from.remote) {
             return Err(Refused::OverLimit);
         }
+        self.events.extend(self.birthday.heard(self.config.socket, from));
         if self.out.echo(from, payload) { Ok(()) } else { Err(Refused::OverLimit) }
     }
 
@@ -332,6 +411,10 @@ impl Punch {
             return Ok(());
         }
         if self.towards.is_own(token) || self.guesses.is_own(token) {
+            return Ok(());
+        }
+        if self.birthday.is_own(token) {
+            self.events.extend(self.birthday.heard(self.config.socket, from));
             return Ok(());
         }
         self.links.answered(now, from, token)

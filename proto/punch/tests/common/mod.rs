@@ -27,6 +27,11 @@ enum What {
     Machine(Box<Punch>),
     /// Answers binding requests with the address it sees.
     Stun,
+    /// As well, with the other addresses of the same server: its own nodes' numbers by (address, port).
+    StunPart {
+        places: [usize; 4],
+        two_addresses: bool,
+    },
     /// Swallows everything; a test speaks for it.
     Puppet,
 }
@@ -93,6 +98,20 @@ impl World {
 
     pub(crate) fn stun_server(&mut self, address: &str) -> usize {
         self.node(What::Stun, at(address), None)
+    }
+
+    /// A server at two ports of one or two addresses; the first address names it.
+    pub(crate) fn stun_teller(&mut self, addresses: &[&str]) {
+        let first = self.nodes.len();
+        let (two, ports) = (addresses.len() > 1, [3478, 3479]);
+        for (n, address) in addresses.iter().enumerate() {
+            for (m, port) in ports.into_iter().enumerate() {
+                let own = 2 * n + m;
+                // Where an answer comes from: here, the other port, the other address, both.
+                let places = [own, own ^ 1, own ^ 2, own ^ 3].map(|at| first + at);
+                self.node(What::StunPart { places, two_addresses: two }, at(&format!("{address}:{port}")), None);
+            }
+        }
     }
 
     pub(crate) fn puppet(&mut self, address: &str) -> usize {
@@ -237,7 +256,10 @@ impl World {
                 None => return,
             },
             // A private address reaches whoever has it at home; the sender's home was settled when it was sent.
-            None => (to, None),
+            None => {
+                let turned = self.nats.iter().position(|nat| nat.external() == from.ip());
+                (to, turned.filter(|_| is_private(to)).map(Some))
+            }
         };
         let same_home = |node: &Node| {
             let sender = self.nodes.iter().find(|other| other.inner == from);
@@ -260,6 +282,21 @@ impl World {
                     let answer = stun::Answer::of(&request, from).encode();
                     self.emit(index, from, answer);
                 }
+            }
+            What::StunPart { places, two_addresses } => {
+                let ([own, port, ip, both], two) = (*places, *two_addresses);
+                let Ok(request) = stun::Request::parse(&bytes) else { return };
+                let speaker = match (request.change.ip, request.change.port) {
+                    (true, _) if !two => return self.emit(index, from, stun::Answer::refusal(&request)),
+                    (false, false) => own,
+                    (false, true) => port,
+                    (true, false) => ip,
+                    (true, true) => both,
+                };
+                let other = self.nodes[if two { both } else { port }].inner;
+                let origin = self.nodes[speaker].inner;
+                let answer = stun::Answer::of(&request, from).with_places(Some(origin), Some(other)).encode();
+                self.emit(speaker, from, answer);
             }
             What::Puppet => {}
         }
