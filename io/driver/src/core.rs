@@ -10,7 +10,10 @@ use net::{Poller, Ready, RecvPool, SendBatch, SendErrors, UdpSocket, Wake};
 use seam::{Outbox, Path, Refused};
 use session::{Command, Event};
 
+use crate::extra::Extras;
 use crate::machine::Machine;
+use crate::router::Router;
+use crate::tunnel::{Came, Tunnels};
 use crate::workers::Workers;
 
 /// Longest wait for a full send buffer before trying again.
@@ -32,6 +35,7 @@ pub(crate) struct Core<M> {
     pool: RecvPool,
     arrivals: Vec<(SocketAddr, BytesMut)>,
     workers: Workers,
+    router: Option<Router>,
     refused: BTreeMap<Refused, u64>,
     tell_at: Option<Instant>,
     ended: Option<Instant>,
@@ -41,6 +45,8 @@ pub(crate) struct Core<M> {
 /// The sockets, and the outbox over their batches.
 struct Out {
     ports: Vec<Port>,
+    extra: Extras,
+    tunnels: Tunnels,
     errors: SendErrors,
     now: Instant,
     full: bool,
@@ -65,7 +71,9 @@ impl<M: Machine> Core<M> {
             ports.push(Port { socket, batch, readable: true, blocked: false });
         }
         let workers = Workers::new(&poller.wake());
-        let out = Out { ports, errors: SendErrors::default(), now, full: false };
+        let extra = Extras::new(ports.first().map(|port| port.socket.local_addr().ip()));
+        let tunnels = Tunnels::new(poller.wake());
+        let out = Out { ports, extra, tunnels, errors: SendErrors::default(), now, full: false };
         Ok(Self {
             machine,
             poller,
@@ -73,6 +81,7 @@ impl<M: Machine> Core<M> {
             pool: RecvPool::new(),
             arrivals: Vec::new(),
             workers,
+            router: None,
             refused: BTreeMap::new(),
             tell_at: None,
             ended: None,
@@ -82,6 +91,11 @@ impl<M: Machine> Core<M> {
 
     pub(crate) fn wake(&self) -> Wake {
         self.poller.wake()
+    }
+
+    /// This machine's router is asked for the port as well.
+    pub(crate) fn set_router(&mut self, router: Router) {
+        self.router = Some(router);
     }
 
     /// One turn: timers, what was received, commands, answers; then requests, events and datagrams until there are no
@@ -94,19 +108,51 @@ impl<M: Machine> Core<M> {
         }
         busy |= self.receive(now, events);
         for command in commands.drain(..) {
+            if let (Command::Quit, Some(router)) = (&command, &mut self.router) {
+                router.leave();
+            }
             self.machine.command(now, command);
         }
         while let Some((id, reply)) = self.workers.poll() {
             busy = true;
             self.machine.handle_reply(now, id, reply);
         }
+        while let Some(word) = self.router.as_mut().and_then(Router::poll) {
+            busy = true;
+            self.machine.command(now, Command::PortMap(word));
+        }
+        while let Some(came) = self.out.tunnels.poll() {
+            busy = true;
+            match came {
+                Came::Reply(id, reply) => self.machine.handle_reply(now, id, reply),
+                Came::Datagram(path, data) => {
+                    if let Err(refused) = self.machine.handle_datagram(now, path, data) {
+                        *self.refused.entry(refused).or_default() += 1;
+                    }
+                }
+            }
+        }
 
         while let Some((id, request)) = self.machine.poll_request() {
             busy = true;
-            self.workers.submit(id, request);
+            match self.out.extra.request(&mut self.poller, request) {
+                Ok(reply) => {
+                    if let Some(reply) = reply {
+                        self.machine.handle_reply(now, id, reply);
+                    }
+                }
+                Err(request) => {
+                    if let Some(request) = self.out.tunnels.submit(id, request) {
+                        self.workers.submit(id, request);
+                    }
+                }
+            }
         }
         while let Some(event) = self.machine.poll_event() {
             busy = true;
+            if let Some(router) = &mut self.router {
+                router.heard(&event);
+            }
             if self.ended.is_some() {
                 continue;
             }
@@ -123,7 +169,8 @@ impl<M: Machine> Core<M> {
     /// The session is over, its last datagrams are with the kernel and its last words to a master are answered.
     pub(crate) fn is_done(&self, now: Instant) -> bool {
         let Some(since) = self.ended else { return false };
-        let drained = now >= since + LINGER || (self.out.is_empty() && self.machine.poll_timeout().is_none());
+        let sent = self.out.is_empty() && self.out.tunnels.is_drained();
+        let drained = now >= since + LINGER || (sent && self.machine.poll_timeout().is_none());
         drained && (now >= since + LINGER_HTTP || !self.workers.is_telling())
     }
 
@@ -140,15 +187,17 @@ impl<M: Machine> Core<M> {
         for port in &mut self.out.ports {
             port.readable |= ready.readable(port.socket.id());
         }
+        self.out.extra.note(self.poller.ready_beyond());
     }
 
     /// When the next turn is due even if nothing arrives.
     fn until(&self, now: Instant) -> Option<Instant> {
-        if self.workers.has_ready() || self.out.ports.iter().any(|port| port.readable) {
+        let readable = self.out.extra.has_readable() || self.out.ports.iter().any(|port| port.readable);
+        if self.workers.has_ready() || readable {
             return Some(now);
         }
         let due = self.machine.poll_timeout().map(|(due, _)| due);
-        if self.out.ports.iter().any(|port| port.blocked) {
+        if self.out.extra.is_blocked() || self.out.ports.iter().any(|port| port.blocked) {
             // Queued output makes a machine answer "now", which would spin until the kernel has room.
             return Some(now + BLOCKED);
         }
@@ -181,6 +230,13 @@ impl<M: Machine> Core<M> {
                 }
             }
         }
+        let (machine, refused) = (&mut self.machine, &mut self.refused);
+        self.out.extra.receive(&mut self.pool, &mut self.arrivals, |path, data| {
+            any = true;
+            if let Err(why) = machine.handle_datagram(now, path, data) {
+                *refused.entry(why).or_default() += 1;
+            }
+        });
         any
     }
 
@@ -193,6 +249,7 @@ impl<M: Machine> Core<M> {
             self.machine.poll_transmit(now, &mut self.out);
             any |= !self.out.is_empty();
             let room = self.out.flush(&mut self.poller);
+            self.out.tunnels.flush();
             if !self.out.full || !room {
                 return any;
             }
@@ -217,7 +274,7 @@ impl<M: Machine> Core<M> {
 
 impl Out {
     fn is_empty(&self) -> bool {
-        self.ports.iter().all(|port| port.batch.is_empty())
+        self.extra.is_empty() && self.ports.iter().all(|port| port.batch.is_empty())
     }
 
     /// Gives everything to the kernel; true when every batch is empty afterwards.
@@ -232,15 +289,21 @@ impl Out {
             }
             room &= sent;
         }
-        room
+        room & self.extra.flush(self.now, poller, &mut self.errors)
     }
 }
 
 impl Outbox for Out {
     fn datagram(&mut self, path: Path, len: usize, fill: impl FnOnce(&mut [u8]) -> usize) -> bool {
-        // A machine without this socket sends into the void rather than for ever.
-        let Some(port) = self.ports.get_mut(usize::from(path.socket.0)) else { return true };
-        let taken = port.batch.datagram(path, len, fill);
+        if self.tunnels.is_at(path.socket) {
+            self.tunnels.send(len, fill);
+            return true;
+        }
+        let taken = match self.ports.get_mut(usize::from(path.socket.0)) {
+            Some(port) => port.batch.datagram(path, len, fill),
+            // A machine without this socket sends into the void rather than for ever.
+            None => self.extra.datagram(path, len, fill),
+        };
         self.full |= !taken;
         taken
     }

@@ -8,12 +8,15 @@
 //! * [`Inline`] runs them on the caller's thread, without a queue in between.
 
 mod core;
+mod extra;
 mod http;
 mod inline;
 mod machine;
 mod queue;
+mod router;
 mod setup;
 mod thread;
+mod tunnel;
 mod workers;
 
 #[cfg(test)]
@@ -22,5 +25,7 @@ mod tests;
 pub use http::fetch;
 pub use inline::Inline;
 pub use queue::{CommandError, Missed};
+pub use router::AskRouter;
 pub use setup::{Facts, HOST_PORT, HOST_RELAY_PORT, JOIN_RELAY_PORTS, OpenError, Role, Setup, entropy};
 pub use thread::{Handle, spawn};
+pub use tunnel::try_tunnel;

@@ -10,6 +10,7 @@ use session::{Event, GAME, GameSide, HostConfig, JoinConfig, LOBBY, Local, Sessi
 use thiserror::Error;
 
 use crate::core::Core;
+use crate::router::{AskRouter, Router};
 
 /// A host's UDP port unless told otherwise (netpunch wire, section 1).
 pub const HOST_PORT: u16 = 29_471;
@@ -39,6 +40,9 @@ pub struct Setup {
     pub relay_port: Option<u16>,
     /// A virtual network's address as the player named it.
     pub vpn: Option<Ipv4Addr>,
+    /// Ask this machine's router to let strangers in to a host's port; `None` leaves the router alone. Joiners dial and
+    /// need no such thing: theirs is left alone anyway.
+    pub portmap: Option<AskRouter>,
     /// Seed of everything the session draws; `None` asks the operating system.
     pub seed: Option<[u8; 32]>,
 }
@@ -58,7 +62,7 @@ impl Setup {
 
     fn new(role: Role, port: u16) -> Self {
         let bind = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
-        Self { role, bind, relay_port: None, vpn: None, seed: None }
+        Self { role, bind, relay_port: None, vpn: None, portmap: None, seed: None }
     }
 }
 
@@ -113,6 +117,12 @@ pub(crate) struct Opened {
 /// Opens all that `setup` asks for.
 pub(crate) fn open(mut setup: Setup) -> Result<Opened, OpenError> {
     let Bound { sockets, facts, remarks } = bind(&mut setup)?;
+    let mut portmap = None;
+    if let Role::Host(config) = &mut setup.role {
+        // A lobby on loopback is for this machine alone.
+        portmap = setup.portmap.take().filter(|_| !setup.bind.ip().is_loopback());
+        config.portmap = portmap.is_some();
+    }
     let seed = setup.seed.map_or_else(entropy, Ok)?;
     let now = Instant::now();
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
@@ -120,7 +130,10 @@ pub(crate) fn open(mut setup: Setup) -> Result<Opened, OpenError> {
         Role::Host(config) => Session::host(config, seed, now, wall),
         Role::Join(config) => Session::join(config, seed, now, wall),
     };
-    let core = Core::new(session, sockets, now).map_err(OpenError::Socket)?;
+    let mut core = Core::new(session, sockets, now).map_err(OpenError::Socket)?;
+    if let Some(ask) = portmap {
+        core.set_router(Router::start(ask, facts.local.port, core.wake()));
+    }
     Ok(Opened { core, facts, remarks: remarks.into_iter().map(Event::Log).collect() })
 }
 

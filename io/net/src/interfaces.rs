@@ -66,6 +66,20 @@ fn is_global(ip: &Ipv6Addr) -> bool {
     }
 }
 
+/// Longest packet that leaves on the way to the internet, headers included, as far as the system knows: that of the
+/// adapter, or less where the path turned out to be narrower. Sends nothing. `None` where the system does not say.
+#[must_use]
+pub fn mtu() -> Option<u32> {
+    #[cfg(target_os = "linux")]
+    {
+        let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;
+        socket.connect((Ipv4Addr::new(8, 8, 8, 8), 9)).ok()?;
+        rustix::net::sockopt::ip_mtu(&socket).ok()
+    }
+    #[cfg(not(target_os = "linux"))]
+    None
+}
+
 /// The source address of the route to a public address. Connecting a datagram socket sends nothing.
 fn route_source() -> Option<Ipv4Addr> {
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).ok()?;

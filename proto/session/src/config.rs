@@ -8,6 +8,9 @@ use seam::Secret;
 /// The newest release string seen in the field; admission compares it letter for letter.
 pub const RELEASE: &str = "0.7.1.4";
 
+/// The STUN port of a master that was not told another one.
+const MASTER_STUN: u16 = 3478;
+
 /// What this machine knows of its own addresses before anybody is asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Local {
@@ -28,6 +31,24 @@ pub struct StunServer {
     pub host: String,
     /// UDP port.
     pub port: u16,
+}
+
+impl StunServer {
+    /// A master's own STUN, at its usual port: with a master, nobody else has to be asked. `None` for what is no address
+    /// of a web server.
+    #[must_use]
+    pub fn of_master(url: &str) -> Option<Self> {
+        let (scheme, rest) = url.trim().split_once("://")?;
+        if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
+            return None;
+        }
+        let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+        let host = match authority.strip_prefix('[') {
+            Some(v6) => v6.split(']').next().unwrap_or_default(),
+            None => authority.split(':').next().unwrap_or_default(),
+        };
+        (!host.is_empty()).then(|| Self { host: host.to_owned(), port: MASTER_STUN })
+    }
 }
 
 /// Where the game's own frames come from and go to.
@@ -77,6 +98,10 @@ pub struct HostConfig {
     pub rendezvous: Option<String>,
     /// Guess ports beside the relay when both routers hide theirs.
     pub guess: bool,
+    /// The driver asks this machine's router for the lobby's port and tells with `Command::PortMap`: a code waits for it.
+    pub portmap: bool,
+    /// Find out how this machine's router behaves, after the code.
+    pub survey: bool,
 }
 
 /// A joiner.
@@ -130,6 +155,8 @@ impl HostConfig {
             extensions: true,
             rendezvous: None,
             guess: true,
+            portmap: false,
+            survey: false,
         }
     }
 }
@@ -152,6 +179,28 @@ impl JoinConfig {
             extensions: true,
             rendezvous: None,
             guess: true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_masters_stun_is_where_its_list_is() {
+        for (url, host) in [
+            ("http://master.example", Some("master.example")),
+            ("https://master.example:8471/tpf2mp/", Some("master.example")),
+            ("HTTP://192.0.2.7:1?x", Some("192.0.2.7")),
+            ("https://[2001:db8::1]:443/a", Some("2001:db8::1")),
+            ("off", None),
+            ("ftp://x", None),
+            ("http:///list", None),
+        ] {
+            let server = StunServer::of_master(url);
+            assert_eq!(server.as_ref().map(|server| server.host.as_str()), host, "{url}");
+            assert!(server.is_none_or(|server| server.port == 3478));
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What a session is told and what it tells.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddrV4;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use bytes::Bytes;
 use lobby::{End, Mode, Roster, State};
 use seam::LinkStats;
 
-use crate::{Publish, Via};
+use crate::{Behaviour, PortMap, PortState, Publish, Via};
 
 /// What a player or a game asks of its session.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,6 +52,8 @@ pub enum Command {
     Frame(Bytes),
     /// List the lobby publicly from now on, or no more.
     Publish(Option<Publish>),
+    /// What this machine's router says of the lobby's port: the driver's word, not a player's.
+    PortMap(PortMap),
     /// Leave, telling everybody.
     Quit,
 }
@@ -111,6 +114,15 @@ pub enum Event {
         /// Since the host was first dialled.
         after: Duration,
     },
+    /// How this machine's router behaves, where the configuration wants to know.
+    Router {
+        /// By the tests of RFC 5780.
+        behaviour: Behaviour,
+        /// What servers saw; empty when none answered.
+        public: Vec<SocketAddrV4>,
+    },
+    /// What is known of the lobby's port at this machine's router. Said again when it changes.
+    Port(PortState),
     /// A line for the log. Addresses in it are not masked yet: the sink does that.
     Log(String),
     /// The session is over. Nothing follows.

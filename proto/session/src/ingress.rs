@@ -6,7 +6,7 @@ use np1::{Fragment, HEADER, Kind, Packet, PlainTake};
 use seam::{Path, PooledBuf, Refused};
 
 use crate::session::{Crypt, Role, Session};
-use crate::{Event, GAME, LOBBY};
+use crate::{Event, FIRST_EXTRA, GAME, LOBBY, TUNNEL};
 
 /// Bytes of a sealed frame before its ciphertext, and after it.
 const SEAL_HEAD: usize = 8;
@@ -25,6 +25,8 @@ impl Session {
             }
             GAME => Err(Refused::NotAllowed),
             LOBBY => self.outside(path, data),
+            TUNNEL => self.tunnelled(path, data),
+            extra if extra.0 >= FIRST_EXTRA => self.outside(path, data),
             _ => Err(Refused::Unexpected),
         }
     }
@@ -35,8 +37,26 @@ impl Session {
         if rendezvous::shared::session_of(path.remote).is_some() {
             return Err(Refused::NotAllowed);
         }
+        if let Some(result) = self.probed(path, &data) {
+            return result;
+        }
         let Some((path, skip)) = self.through_relay(path, &data) else { return Ok(()) };
         data.advance(skip.min(data.len()));
+        self.from_player(path, data)
+    }
+
+    /// What comes through the tunnel is a relay's word, or comes from the other end of a session that it carries.
+    fn tunnelled(&mut self, path: Path, mut data: PooledBuf) -> Result<(), Refused> {
+        self.tunnel_heard();
+        let Some((from, skip)) = self.through_relay(path, &data) else { return Ok(()) };
+        if from.socket == TUNNEL {
+            return Err(Refused::NotAllowed);
+        }
+        data.advance(skip.min(data.len()));
+        self.from_player(from, data)
+    }
+
+    fn from_player(&mut self, path: Path, data: PooledBuf) -> Result<(), Refused> {
         self.egress.received(path, data.len());
         if stun::looks_like(&data) {
             return self.punch.handle_stun(self.now, path, &data);
@@ -210,6 +230,9 @@ impl Session {
                     Role::Joiner(_) | Role::Host(_) => Err(Refused::Unexpected),
                 };
             }
+        }
+        if is_named(json, crate::guess::WORD) {
+            return self.guess_heard(from, json);
         }
         match &mut self.role {
             Role::Host(side) => side.lobby.handle_message(self.now, from, json),

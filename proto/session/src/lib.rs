@@ -15,10 +15,12 @@
 mod config;
 mod egress;
 mod event;
+mod guess;
 mod ingress;
 mod joiner;
 mod observing;
 mod obstacle;
+mod portmap;
 mod publish;
 mod reach;
 mod relay;
@@ -26,13 +28,19 @@ mod rooms;
 mod salts;
 mod session;
 mod tail;
+mod tunnel;
+mod verdict;
 mod ways;
 
 pub use config::{GameSide, HostConfig, JoinConfig, Local, RELEASE, StunServer};
 pub use event::{Command, Event};
 pub use obstacle::{Obstacle, Via};
+pub use portmap::{PortMap, PortState};
 pub use publish::Publish;
 pub use session::{Session, Tally};
+pub use verdict::{Better, Expected, Help, Mine, Verdict};
+
+pub use stun::{Behaviour, Filtering, Mapping};
 
 use seam::SocketId;
 
@@ -40,3 +48,9 @@ use seam::SocketId;
 pub const LOBBY: SocketId = SocketId(0);
 /// The socket on loopback that faces the own game.
 pub const GAME: SocketId = SocketId(1);
+/// The stream over HTTP to the master, for a network that lets no datagram out (docs/wire/extensions.md, "Relay over
+/// HTTP").
+pub const TUNNEL: SocketId = SocketId(u16::MAX);
+/// The number of the first socket that a guess of ports opens. 8,192 numbers are used in turn; open are at most 256 of them, and
+/// those that carry a path to a player.
+pub(crate) const FIRST_EXTRA: u16 = 1_024;

@@ -21,7 +21,7 @@ const OBSERVE_FOR: Duration = Duration::from_millis(2800);
 #[derive(Debug)]
 pub(crate) enum Observing {
     /// Names are being looked up.
-    Resolving { waiting: BTreeSet<RequestId>, found: Vec<SocketAddr>, until: Instant },
+    Resolving { waiting: BTreeSet<RequestId>, found: Vec<SocketAddr>, v6: Vec<SocketAddr>, until: Instant },
     /// Servers are being asked.
     Asking { until: Instant },
     /// Over, with or without a result.
@@ -39,26 +39,30 @@ impl Observing {
         if waiting.is_empty() {
             return Self::Done(None);
         }
-        Self::Resolving { waiting, found: Vec::new(), until: now + RESOLVE_FOR }
+        Self::Resolving { waiting, found: Vec::new(), v6: Vec::new(), until: now + RESOLVE_FOR }
     }
 
     /// A name was looked up. One IPv4 address per server is asked: two answers of one server would not tell a
-    /// symmetric router.
+    /// symmetric router. IPv6 ones are kept for a survey.
     pub(crate) fn resolved(&mut self, id: RequestId, addresses: &[SocketAddr]) {
-        if let Self::Resolving { waiting, found, .. } = self
+        if let Self::Resolving { waiting, found, v6, .. } = self
             && waiting.remove(&id)
         {
-            found.extend(addresses.iter().find(|address| matches!(address.ip().to_canonical(), IpAddr::V4(_))));
+            let is_v4 = |address: &&SocketAddr| matches!(address.ip().to_canonical(), IpAddr::V4(_));
+            found.extend(addresses.iter().find(is_v4));
+            v6.extend(addresses.iter().find(|address| !is_v4(address)));
         }
     }
 
     /// Time passes. Gives the servers when they are to be asked.
     pub(crate) fn step(&mut self, now: Instant) -> Option<Vec<SocketAddr>> {
         match self {
-            Self::Resolving { waiting, found, until } if waiting.is_empty() || now >= *until => {
-                let servers = std::mem::take(found);
-                *self = if servers.is_empty() { Self::Done(None) } else { Self::Asking { until: now + OBSERVE_FOR } };
-                (!servers.is_empty()).then_some(servers)
+            Self::Resolving { waiting, found, v6, until } if waiting.is_empty() || now >= *until => {
+                let (mut servers, v6) = (std::mem::take(found), std::mem::take(v6));
+                let any = !servers.is_empty();
+                servers.extend(v6);
+                *self = if any { Self::Asking { until: now + OBSERVE_FOR } } else { Self::Done(None) };
+                any.then_some(servers)
             }
             Self::Asking { until } if now >= *until => {
                 *self = Self::Done(None);
@@ -71,6 +75,13 @@ impl Observing {
     /// The servers answered, or did not.
     pub(crate) fn finish(&mut self, observation: Observation) {
         *self = Self::Done(Some(observation));
+    }
+
+    /// More answers came: two that differ make a router symmetric, whenever they come.
+    pub(crate) fn refine(&mut self, later: &Observation) {
+        if let Self::Done(Some(observation)) = self {
+            observation.symmetric |= later.symmetric;
+        }
     }
 
     pub(crate) fn is_done(&self) -> bool {

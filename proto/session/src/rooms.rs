@@ -47,6 +47,7 @@ impl Session {
     fn on_punch(&mut self, event: punch::Event) {
         match event {
             punch::Event::Observed(observation) => self.finish_observing(observation),
+            punch::Event::Surveyed(survey) => self.surveyed(&survey),
             punch::Event::Opened { id, path, .. } => match self.dials.remove(&id) {
                 Some(name) => self.mesh.link_opened(self.now, &name, path),
                 None => self.host_opened(id, path),
@@ -71,6 +72,8 @@ impl Session {
                     }
                 }
             }
+            punch::Event::Guessed { path } => self.guess_met(path),
+            punch::Event::GuessOver => self.guess_over(),
             _ => {}
         }
     }

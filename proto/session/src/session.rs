@@ -17,6 +17,7 @@ use stun::Observation;
 use crate::egress::Egress;
 use crate::joiner::JoinSide;
 use crate::observing::{Observing, profile};
+use crate::portmap::Port;
 use crate::publish::Listing;
 use crate::reach::Reach;
 use crate::salts::Salts;
@@ -104,6 +105,8 @@ pub struct Session {
     pub(crate) over: bool,
     /// The master's help, where there is one.
     pub(crate) reach: Option<Box<Reach>>,
+    /// A host's port at this machine's router, where the driver asks for one.
+    pub(crate) port: Option<Box<Port>>,
     /// A host's row in the public list.
     pub(crate) listing: Option<Box<Listing>>,
     /// A host's code as it was given out last.
@@ -154,6 +157,7 @@ impl Session {
         if !config.relay_only {
             session.mesh.set_me(now, &config.name);
         }
+        session.port = config.portmap.then(|| Box::new(Port::new(now)));
         session.observe(now, &config.stun);
         session.pump();
         session
@@ -195,6 +199,7 @@ impl Session {
             fragment_id: dice.u32(),
             over: false,
             reach: None,
+            port: None,
             listing: None,
             code: None,
             arrived: false,
@@ -234,6 +239,11 @@ impl Session {
         id
     }
 
+    /// When the session began.
+    pub(crate) fn begun(&self) -> Instant {
+        self.start
+    }
+
     /// Unix time now.
     pub(crate) fn unix(&self) -> u64 {
         self.wall + self.now.saturating_duration_since(self.start).as_secs()
@@ -246,7 +256,7 @@ impl Session {
 
     /// The own addresses as far as they are known.
     pub(crate) fn profile(&self) -> joincode::Profile {
-        profile(&self.local, self.observing.observation(), self.timestamp())
+        self.improve(profile(&self.local, self.observing.observation(), self.timestamp()))
     }
 
     // ---- inputs -------------------------------------------------------------------------------------------------
@@ -270,6 +280,7 @@ impl Session {
         self.now = now;
         let Some(reply) = self.reach_reply(id, reply) else { return self.pump() };
         let Some(reply) = self.listing_reply(id, reply) else { return self.pump() };
+        let Some(reply) = self.port_reply(id, reply) else { return self.pump() };
         match reply {
             Reply::Resolved(addresses) => {
                 self.observing.resolved(id, &addresses);
@@ -291,6 +302,7 @@ impl Session {
             Role::Host(side) => side.lobby.handle_timeout(now),
             Role::Joiner(side) => side.lobby.handle_timeout(now),
         }
+        self.port_timeout();
         self.step_observing();
         self.observe_again();
         self.joiner_timeout();
@@ -323,6 +335,10 @@ impl Session {
             self.mesh.local_frame(now, frame.into());
             return self.pump();
         }
+        if let Command::PortMap(word) = command {
+            self.port_map(word);
+            return self.pump();
+        }
         if let Command::Publish(publish) = command {
             self.publish(publish);
             return self.pump();
@@ -352,7 +368,7 @@ impl Session {
                         lobby.close(now);
                         self.unlist();
                     }
-                    Command::Log(_) | Command::Frame(_) | Command::Publish(_) => {}
+                    Command::Log(_) | Command::Frame(_) | Command::Publish(_) | Command::PortMap(_) => {}
                 }
             }
             Role::Joiner(side) => {
@@ -368,7 +384,7 @@ impl Session {
                     Command::Note(text) => lobby.note(now, &text),
                     Command::Quit => self.quit_joiner(),
                     Command::Kick { .. } => self.log("[join] only the host removes players".to_owned()),
-                    Command::Frame(_) | Command::Publish(_) => {}
+                    Command::Frame(_) | Command::Publish(_) | Command::PortMap(_) => {}
                 }
             }
         }
@@ -415,7 +431,7 @@ impl Session {
             return Some((self.now, "events or requests to fetch"));
         }
         let rooms = if self.over {
-            [None; 10]
+            [None; 12]
         } else {
             let lobby = match &self.role {
                 Role::Host(side) => side.lobby.poll_timeout(),
@@ -432,6 +448,8 @@ impl Session {
                 self.reach_deadline(),
                 self.listing_deadline(),
                 self.observe_at.map(|at| (at, "the own address again")),
+                self.port_deadline(),
+                self.code_deadline(),
             ]
         };
         rooms.into_iter().flatten().chain(self.egress.poll_timeout()).min_by_key(|(at, _)| *at)
@@ -499,8 +517,11 @@ impl Session {
                 let traffic = self.egress.traffic(path);
                 (stats.sent, stats.received) = (traffic.sent, traffic.received);
             }
-            let relayed = path.is_some_and(|path| self.is_relayed(path));
-            stats.route = if relayed && route == Route::Direct { Route::Relay } else { route };
+            stats.route = match path.filter(|path| route == Route::Direct && self.is_relayed(*path)) {
+                Some(path) if self.is_stream(path) => Route::Tcp,
+                Some(_) => Route::Relay,
+                None => route,
+            };
             out.push((name.clone(), stats));
         }
         out.into_iter().collect()
@@ -555,7 +576,10 @@ impl Session {
     fn step_observing(&mut self) {
         if let Some(servers) = self.observing.step(self.now) {
             self.stun_servers.clone_from(&servers);
-            self.punch.observe(self.now, servers);
+            match &self.role {
+                Role::Host(side) if side.config.survey => self.punch.survey(self.now, servers),
+                Role::Host(_) | Role::Joiner(_) => self.punch.observe(self.now, servers),
+            }
         }
         self.observed();
     }
@@ -569,11 +593,50 @@ impl Session {
                 Role::Host(side) if changed && matches!(side.code, CodeState::Ready) => {
                     side.code = CodeState::Observing;
                 }
+                // Datagrams pass at last: the next knock tells where.
+                Role::Joiner(_) if changed && before.is_none() => return self.observing.finish(observation),
                 Role::Host(_) | Role::Joiner(_) => return,
             }
         }
         self.observing.finish(observation);
         self.observed();
+    }
+
+    /// How the router behaves is known, and more of how it chooses ports.
+    pub(crate) fn surveyed(&mut self, survey: &punch::Survey) {
+        self.observing.refine(&survey.observation);
+        self.log(format!("[net] router: {}", survey.behaviour));
+        let public = survey.observation.public.clone();
+        self.push(Event::Router { behaviour: survey.behaviour, public });
+    }
+
+    /// What the router says of the port changed: the code may go out, or has to be another one.
+    pub(crate) fn port_changed(&mut self) {
+        let otherwise = self.is_coded_otherwise();
+        if let Role::Host(side) = &mut self.role
+            && otherwise
+            && matches!(side.code, CodeState::Ready)
+        {
+            side.code = CodeState::Observing;
+        }
+        self.observed();
+    }
+
+    /// When a code that waits for the router goes out.
+    fn code_deadline(&self) -> Option<(Instant, &'static str)> {
+        let waits = |side: &HostSide| matches!(side.code, CodeState::Observing) && self.observing.is_done();
+        match &self.role {
+            Role::Host(side) if waits(side) => self.code_waits().map(|at| (at, "the code, which waits for the router")),
+            Role::Host(_) | Role::Joiner(_) => None,
+        }
+    }
+
+    /// Datagrams pass again, so that the own address can be learned.
+    pub(crate) fn observe_now(&mut self) {
+        let servers = self.stun_servers.clone();
+        if !servers.is_empty() && !self.over {
+            self.punch.observe(self.now, servers);
+        }
     }
 
     /// A waiting host asks again from time to time, so that its router keeps the port and a new address shows.
@@ -591,7 +654,7 @@ impl Session {
         if !self.observing.is_done() || self.over {
             return;
         }
-        let profile = self.profile();
+        let (profile, waits) = (self.profile(), self.code_waits().is_some());
         match &mut self.role {
             Role::Joiner(_) => {
                 self.joiner_observed();
@@ -603,6 +666,12 @@ impl Session {
                 }
                 if self.observe_at.is_none() && !self.stun_servers.is_empty() {
                     self.observe_at = Some(self.now + OBSERVE_EVERY);
+                }
+                if waits {
+                    return;
+                }
+                if let Some(port) = &mut self.port {
+                    port.coded(profile.public);
                 }
                 let profile = joincode::Profile { secret: Some(side.config.secret), ..profile };
                 match side.config.password.clone() {
