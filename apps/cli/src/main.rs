@@ -46,10 +46,12 @@ fn main() -> ExitCode {
         Command::Host(args) => host(&args, legacy),
         Command::Join(args) => join(*args, legacy),
         Command::Punch(args) => tools::punch::run(&args),
+        Command::Doctor(args) => tools::doctor::run(&args),
         Command::Observe(args) => tools::observe::run(&args),
         Command::Selftest(args) => tools::selftest::run(args.what),
         Command::Bench(args) => tools::bench::run(&args),
         Command::List(args) => tools::list::run(&args),
+        Command::Lan(command) => tools::lan::run(&command),
         Command::PublicList { url } => tools::list::original(&url),
         Command::Master { settings } => {
             let name = OsString::from("anywire master");
@@ -136,7 +138,9 @@ fn host(args: &HostArgs, legacy: bool) -> u8 {
             Err(why) => return run.fail(&why, FAILED),
         };
     }
-    let parts = HostParts { password, secret, impair, stun: setup::stun(&log), vpn: setup::vpn(&log), rendezvous };
+    let stun = setup::stun(&log, rendezvous.as_deref());
+    let portmap = setup::portmap(args.portmap, &stun);
+    let parts = HostParts { password, secret, impair, stun, vpn: setup::vpn(&log), rendezvous, portmap };
     run.go(setup::host(args, parts))
 }
 
@@ -211,9 +215,10 @@ fn join(args: JoinArgs, legacy: bool) -> u8 {
         mesh: !args.no_mesh,
         timeout: Duration::from_secs_f64(args.timeout),
         game: GameSide::Loopback { bridge: args::bridge(common.game_local_port) },
-        stun: setup::stun(&log),
+        stun: setup::stun(&log, rendezvous.as_deref()),
         impair,
         rendezvous,
+        guess: common.master.guesses(),
         ..JoinConfig::new(&common.name, code)
     };
     run.go(setup::join(common, args.local_port, config, setup::vpn(&log)))

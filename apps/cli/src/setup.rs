@@ -5,11 +5,11 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use driver::{Role, Setup};
+use driver::{AskRouter, Role, Setup};
 use netem::Impairment;
 use session::{GameSide, HostConfig, JoinConfig, StunServer};
 
-use crate::args::{CommonArgs, HostArgs, bridge};
+use crate::args::{CommonArgs, HostArgs, Switch, bridge};
 use crate::log::Log;
 
 /// Asked for the public address unless `TPF2MP_STUN` names others (netpunch wire, section 12.1).
@@ -95,8 +95,30 @@ fn stun_list(text: &str) -> (Vec<StunServer>, Vec<String>) {
     (servers, bad)
 }
 
-/// The STUN servers to ask.
-pub(crate) fn stun(log: &Log) -> Vec<StunServer> {
+/// The STUN servers to ask: the master's own first, where there is one, so that nobody else is needed. `TPF2MP_STUN=off`
+/// asks none of them.
+pub(crate) fn stun(log: &Log, master: Option<&str>) -> Vec<StunServer> {
+    let mut servers = named_stun(log);
+    if let Some(own) = master.and_then(StunServer::of_master)
+        && !servers.is_empty()
+        && !servers.contains(&own)
+    {
+        servers.insert(0, own);
+        servers.truncate(STUN_MAX);
+    }
+    servers
+}
+
+/// Whether and how the router is asked to let others in. Who asks no STUN server wants nothing of the world outside.
+pub(crate) fn portmap(switch: Option<Switch>, stun: &[StunServer]) -> Option<AskRouter> {
+    let on = match switch {
+        Some(switch) => switch == Switch::On,
+        None => !stun.is_empty(),
+    };
+    on.then(|| AskRouter { state_file: Some(data_dir().join("router")) })
+}
+
+fn named_stun(log: &Log) -> Vec<StunServer> {
     match std::env::var("TPF2MP_STUN") {
         Ok(text) if !text.trim().is_empty() => {
             let (servers, bad) = stun_list(&text);
@@ -153,6 +175,7 @@ pub(crate) struct HostParts {
     pub(crate) stun: Vec<StunServer>,
     pub(crate) vpn: Option<Ipv4Addr>,
     pub(crate) rendezvous: Option<String>,
+    pub(crate) portmap: Option<AskRouter>,
 }
 
 /// A host's driver.
@@ -171,9 +194,11 @@ pub(crate) fn host(args: &HostArgs, parts: HostParts) -> Setup {
         max_players: PLAYERS,
         impair: parts.impair,
         rendezvous: parts.rendezvous,
+        guess: common.master.guesses(),
+        survey: true,
         ..HostConfig::new(&common.name, parts.secret)
     };
-    finish(Role::Host(config), args.local_port, common, parts.vpn)
+    Setup { portmap: parts.portmap, ..finish(Role::Host(config), args.local_port, common, parts.vpn) }
 }
 
 /// A joiner's driver.
@@ -183,7 +208,7 @@ pub(crate) fn join(common: &CommonArgs, port: u16, config: JoinConfig, vpn: Opti
 
 fn finish(role: Role, port: u16, common: &CommonArgs, vpn: Option<Ipv4Addr>) -> Setup {
     let bind = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
-    Setup { role, bind, relay_port: common.game_relay_port, vpn, seed: None }
+    Setup { role, bind, relay_port: common.game_relay_port, vpn, portmap: None, seed: None }
 }
 
 #[cfg(test)]
@@ -204,6 +229,16 @@ mod tests {
         assert_eq!(named, ["a.example 19302", "192.0.2.1 3478", "2001:db8::1 5"]);
         assert_eq!(bad, ["x:99999", ":1"]);
         assert_eq!(stun_list("off"), (vec![], vec![]));
+    }
+
+    #[test]
+    fn the_router_is_asked_where_the_world_outside_is() {
+        let server = StunServer { host: "a.example".to_owned(), port: 3478 };
+        let some = std::slice::from_ref(&server);
+        assert!(portmap(None, some).is_some_and(|ask| ask.state_file.is_some()));
+        assert_eq!(portmap(None, &[]), None);
+        assert_eq!(portmap(Some(Switch::Off), some), None);
+        assert!(portmap(Some(Switch::On), &[]).is_some());
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use clap::Args;
 use thiserror::Error;
 
+use super::Switch;
+
 /// Names the master where no flag does.
 const ENV: &str = "ANYWIRE_MASTER";
 
@@ -23,6 +25,10 @@ pub(crate) struct MasterArgs {
     /// List the lobby for everybody to see and join.
     #[arg(long)]
     pub(crate) public: bool,
+
+    /// Guess a port together with the other end where both routers hide theirs, while the relay carries the game.
+    #[arg(long, value_enum, value_name = "ON|OFF", default_value = "on")]
+    pub(crate) guess: Option<Switch>,
 }
 
 /// An address of a master that is none.
@@ -45,6 +51,11 @@ pub(crate) enum BadUrl {
 }
 
 impl MasterArgs {
+    /// Whether ports are guessed.
+    pub(crate) fn guesses(&self) -> bool {
+        self.guess != Some(Switch::Off)
+    }
+
     /// The master that joiners knock at; `None` for none.
     ///
     /// # Errors
@@ -80,6 +91,15 @@ impl MasterArgs {
             Some(at) => Ok(Some((at, self.public || (relay_only && self.publish.is_some())))),
         }
     }
+}
+
+/// The master that `anywire doctor` looks at.
+///
+/// # Errors
+/// [`BadUrl`] for what is neither an address nor `off`.
+pub(super) fn looked_at(rendezvous: Option<&str>) -> Result<Option<String>, BadUrl> {
+    let args = MasterArgs { rendezvous: rendezvous.map(str::to_owned), ..MasterArgs::default() };
+    args.rendezvous()
 }
 
 /// `anywire list`.
@@ -134,7 +154,12 @@ mod tests {
     use super::*;
 
     fn args(rendezvous: Option<&str>, publish: Option<&str>, public: bool) -> MasterArgs {
-        MasterArgs { rendezvous: rendezvous.map(str::to_owned), publish: publish.map(str::to_owned), public }
+        MasterArgs {
+            rendezvous: rendezvous.map(str::to_owned),
+            publish: publish.map(str::to_owned),
+            public,
+            guess: None,
+        }
     }
 
     #[test]

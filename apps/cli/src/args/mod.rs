@@ -1,5 +1,7 @@
 //! What a player types: flags become a [`Command`], and nothing past this module knows how they were spelled.
 
+mod doctor;
+mod lan;
 mod legacy;
 mod masters;
 mod secrets;
@@ -10,6 +12,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use doctor::DoctorArgs;
+pub(crate) use lan::{LanArgs, LanCommand, LanHostArgs, LanListArgs, LanPeerArgs, LanPingArgs, LanSendArgs};
 pub(crate) use legacy::{is_legacy, translate};
 pub(crate) use masters::{ListArgs, MasterArgs, url};
 pub(crate) use secrets::{InputError, Inputs, Source};
@@ -25,7 +29,7 @@ pub(crate) use secrets::{InputError, Inputs, Source};
     after_help = "Examples:\n  anywire host --name Ada                 open a lobby and get its code\n  \
         anywire join TFVLCO4AYCU... --name Lin  join it from another computer\n  \
         anywire list https://master.example     see the games that are open to everybody\n  \
-        anywire observe                         see how this computer is connected\n\n\
+        anywire doctor                          see how this computer is connected, and what is in the way\n\n\
         Exit codes: 0 left normally, 1 could not start or reach the lobby, 2 wrong code or command line,\n\
         130 stopped before the lobby was up."
 )]
@@ -44,6 +48,8 @@ pub(crate) enum Command {
     Join(Box<JoinArgs>),
     /// Find out whether two computers reach each other, without a game.
     Punch(PunchArgs),
+    /// Find out how this computer is connected and, with a code, which way it would reach that host.
+    Doctor(DoctorArgs),
     /// Show how this computer is connected: its addresses and what its router does to them.
     Observe(ObserveArgs),
     /// Check this build: real lobbies with several players, inside this computer.
@@ -52,6 +58,9 @@ pub(crate) enum Command {
     Bench(BenchArgs),
     /// Show the games that are open to everybody.
     List(ListArgs),
+    /// Find hosts in the local network and talk to them over NetherNet.
+    #[command(subcommand)]
+    Lan(LanCommand),
     /// Run a master server: it lists games, brings players together and relays for those who cannot meet.
     #[command(disable_help_flag = true)]
     Master {
@@ -79,6 +88,15 @@ pub(crate) enum Ui {
     Plain,
     /// Log lines only: a game shows the lobby from its files.
     None,
+}
+
+/// On or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    /// On.
+    On,
+    /// Off.
+    Off,
 }
 
 /// What host and join have in common.
@@ -212,6 +230,10 @@ pub(crate) struct HostArgs {
     /// UDP port the others reach you at; 0 takes any free one.
     #[arg(long, value_name = "PORT", default_value_t = 29471, help_heading = "Network")]
     pub(crate) local_port: u16,
+
+    /// Ask your router to let the others in, by UPnP, NAT-PMP and PCP [default: on; off where TPF2MP_STUN is off].
+    #[arg(long, value_enum, value_name = "ON|OFF", help_heading = "Network")]
+    pub(crate) portmap: Option<Switch>,
 }
 
 /// `anywire join`.

@@ -1,6 +1,8 @@
 //! What the program does beside hosting and joining.
 
 pub(crate) mod bench;
+pub(crate) mod doctor;
+pub(crate) mod lan;
 pub(crate) mod list;
 pub(crate) mod observe;
 pub(crate) mod party;

@@ -35,7 +35,7 @@ pub(crate) fn run(args: &ObserveArgs) -> u8 {
 fn look(port: u16, log: &Log) -> Result<Profile, String> {
     let mut setup = Setup::host(HostConfig {
         relay_only: true,
-        stun: setup::stun(log),
+        stun: setup::stun(log, None),
         max_players: 1,
         ..HostConfig::new("observer", [0; 12])
     });

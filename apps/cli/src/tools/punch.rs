@@ -48,7 +48,7 @@ fn waiting(log: &Log) -> Result<Setup, (String, u8)> {
     let [a, b, c, d, e, f, g, h, i, j, k, l, ..] = driver::entropy().map_err(|error| (error.to_string(), FAILED))?;
     Ok(Setup::host(HostConfig {
         lobby_name: "punch test".to_owned(),
-        stun: setup::stun(log),
+        stun: setup::stun(log, None),
         max_players: 2,
         ..HostConfig::new("first", [a, b, c, d, e, f, g, h, i, j, k, l])
     }))
@@ -59,7 +59,7 @@ fn dialling(args: &PunchArgs, code: &str, log: &Log) -> Result<Setup, (String, u
     Ok(Setup::join(JoinConfig {
         mesh: false,
         timeout: Duration::from_secs_f64(args.timeout),
-        stun: setup::stun(log),
+        stun: setup::stun(log, None),
         ..JoinConfig::new("second", code)
     }))
 }
