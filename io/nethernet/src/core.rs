@@ -10,6 +10,7 @@ use net::{Poller, Ready, RecvPool, SendBatch, SendErrors, UdpSocket};
 use nethernet::discovery::{Ask, SHARED_V6};
 use seam::{Outbox, Path};
 
+use crate::http::client;
 use crate::node::NodeEvent;
 use crate::sockets::Networks;
 use crate::state::{Shared, State};
@@ -123,6 +124,10 @@ impl Core {
             }
             busy |= state.pump(now, &mut asks);
         }
+        let requests = std::mem::take(&mut shared.lock().requests);
+        for (id, request) in requests {
+            client::begin(&shared, id, request);
+        }
         if !asks.is_empty() {
             answer(&shared, now, asks);
         }
@@ -187,7 +192,8 @@ impl Core {
             return now + BLOCKED;
         }
         let state = self.shared.lock();
-        let due = [state.discovery.poll_timeout(), state.endpoint.poll_timeout()];
+        let http = state.http.as_ref().and_then(|http| http.host.poll_timeout());
+        let due = [state.discovery.poll_timeout(), state.endpoint.poll_timeout(), http];
         let due = due.into_iter().flatten().map(|(due, _)| due);
         due.chain([self.look_at]).chain(self.leave_by).min().unwrap_or(self.look_at)
     }

@@ -28,6 +28,7 @@
 
 mod core;
 mod error;
+mod http;
 mod node;
 mod options;
 mod session;
@@ -35,6 +36,7 @@ mod sockets;
 mod state;
 
 pub use error::{CloseInfo, ConnectError, OpenError, SendError};
+pub use http::{Http, KeyError, OwnKey};
 pub use node::{Found, Heard, Listener, Node, NodeEvent};
 pub use options::{Advert, Options};
 pub use session::Session;

@@ -11,10 +11,13 @@ use nethernet::discovery::{self, Discovery};
 use nethernet::engine::Certificate;
 use nethernet::packet::application_data;
 use nethernet::session::{Admit, Config, Endpoint, SessionId};
+use nethernet::signaling::identity::Pins;
 use nethernet::{NetworkId, SessionError};
 
 use crate::core::Core;
 use crate::error::{CloseInfo, ConnectError, OpenError};
+use crate::http::HttpState;
+use crate::http::server::Server;
 use crate::options::{Advert, Options};
 use crate::session::Session;
 use crate::sockets::{self, Networks};
@@ -93,6 +96,7 @@ pub enum NodeEvent {
 /// One peer: an id, its sockets, its network thread. Dropping it closes every session in order, for at most 5 s.
 pub struct Node {
     shared: Arc<Shared>,
+    server: Option<Server>,
     thread: Option<JoinHandle<()>>,
     id: u64,
     admit: Admit,
@@ -126,7 +130,8 @@ impl Node {
         let mut config = Config::new(opened.sessions);
         config.servers = options.servers;
         config.flags = options.flags;
-        config.trickle = options.trickle;
+        // One HTTP request carries a whole description.
+        config.trickle = options.trickle && options.http.is_none();
         config.admit = Admit::None;
         config.send_queue = options.send_queue;
         config.sessions_max = options.sessions_max;
@@ -134,12 +139,17 @@ impl Node {
         let endpoint = Endpoint::new(config, certificate, dice.bytes(), now)
             .map_err(|error| OpenError::Option(error.to_string()))?;
 
+        let http = options.http.as_ref();
+        let http_state = http.map(|http| HttpState::new(http, id, endpoint.fingerprint(), dice.bytes(), now));
         let poller = Poller::new().map_err(|error| system(&error))?;
         let state = State {
             id,
             discovery,
             endpoint,
             networks,
+            http: http_state,
+            answers: Default::default(),
+            requests: Vec::new(),
             events: Default::default(),
             hosts: Default::default(),
             fresh: Default::default(),
@@ -151,6 +161,13 @@ impl Node {
         };
         let shared = Arc::new(Shared { state: state.into(), changed: Default::default(), wake: poller.wake() });
         let core = Core::new(Arc::clone(&shared), poller, opened.all, now).map_err(|error| system(&error))?;
+        let server = match http.and_then(|http| http.listen) {
+            Some(address) => {
+                let opened = Server::open(address, &shared).map_err(|error| OpenError::Socket(address, error))?;
+                Some(opened)
+            }
+            None => None,
+        };
         let theirs = Arc::clone(&shared);
         let thread = Builder::new()
             .name("nethernet".to_owned())
@@ -160,7 +177,8 @@ impl Node {
                 theirs.changed.notify_all();
             })
             .map_err(|error| system(&error))?;
-        Ok(Self { shared, thread: Some(thread), id, admit: options.admit, unheard: opened.unheard, addresses })
+        let (admit, unheard) = (options.admit, opened.unheard);
+        Ok(Self { shared, server, thread: Some(thread), id, admit, unheard, addresses })
     }
 
     /// The own id.
@@ -173,6 +191,31 @@ impl Node {
     #[must_use]
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// Where the HTTP side answers, with its real port.
+    #[must_use]
+    pub fn http_address(&self) -> Option<SocketAddr> {
+        self.server.as_ref().map(Server::address)
+    }
+
+    /// Connects to a host by HTTP signalling: `host`, `host:port`, or a base with its scheme. Waits as
+    /// [`connect`](Self::connect) does.
+    ///
+    /// # Errors
+    /// [`ConnectError`] says what failed.
+    pub fn connect_http(&self, address: &str) -> Result<Session, ConnectError> {
+        let routed = self.now(|state, _| state.http.as_mut().map(|http| http.dialer.route(address)));
+        let to = || NetworkId::Opaque(address.into());
+        let peer =
+            routed.ok_or_else(|| ConnectError::NotTried(to(), "this node was opened without HTTP".to_owned()))?;
+        self.dial(peer)
+    }
+
+    /// Keys of hosts that were seen by now, to be given to the next node.
+    #[must_use]
+    pub fn pins(&self) -> Pins {
+        self.shared.lock().http.as_ref().map(|http| http.dialer.pins().clone()).unwrap_or_default()
     }
 
     fn now<T>(&self, verb: impl FnOnce(&mut State, Instant) -> T) -> T {
@@ -216,9 +259,12 @@ impl Node {
     /// # Errors
     /// [`ConnectError`] says what failed.
     pub fn connect(&self, peer: impl Into<NetworkId>) -> Result<Session, ConnectError> {
-        let peer = peer.into();
         // Peers are to be heard while the dial lasts, so that messages find them.
         self.discover(true);
+        self.dial(peer.into())
+    }
+
+    fn dial(&self, peer: NetworkId) -> Result<Session, ConnectError> {
         let begun = self.now(|state, now| {
             let session = state.endpoint.connect(now, peer.clone())?;
             let known = Known { peer: peer.clone(), opened: false, identity: None, closed: None };
@@ -279,6 +325,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
+        self.server = None;
         self.now(|state, now| {
             state.closing = true;
             let id = state.id;

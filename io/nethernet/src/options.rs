@@ -8,6 +8,8 @@ use nethernet::ConnectionFlags;
 use nethernet::discovery;
 use nethernet::session::{Admit, IceServer};
 
+use crate::Http;
+
 /// How a node is opened. The default suits a game in a local network.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -33,6 +35,8 @@ pub struct Options {
     pub trickle: bool,
     /// What happens to other peers' dials while a listener is there.
     pub admit: Admit,
+    /// HTTP signalling besides the local network's.
+    pub http: Option<Http>,
     /// Bytes of one session that may wait to be acknowledged.
     pub send_queue: usize,
     /// Most sessions at once.
@@ -53,6 +57,7 @@ impl Default for Options {
             flags: session.flags,
             trickle: session.trickle,
             admit: Admit::All,
+            http: None,
             send_queue: session.send_queue,
             sessions_max: session.sessions_max,
         }

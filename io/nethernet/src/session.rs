@@ -130,10 +130,15 @@ impl Session {
         self.shared.lock().endpoint.buffered(self.id)
     }
 
-    /// Closes in order and waits until everything sent has arrived, for as long as the protocol allows.
-    pub fn close(self) {
+    /// Begins to close in order; [`recv`](Self::recv) tells the end.
+    pub fn begin_close(&self) {
         self.shared.lock().endpoint.close(Instant::now(), self.id);
         self.shared.wake.wake();
+    }
+
+    /// Closes in order and waits until everything sent has arrived, for as long as the protocol allows.
+    pub fn close(self) {
+        self.begin_close();
         // The endpoint's own time out ends the wait.
         let _ended = self.shared.wait(None, |state| state.sessions.get(&self.id)?.closed);
     }

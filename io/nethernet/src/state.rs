@@ -8,9 +8,11 @@ use net::Wake;
 use nethernet::discovery::{self, Ask, Discovery};
 use nethernet::session::{self, Endpoint, SessionId};
 use nethernet::signaling::Channel as _;
+use nethernet::signaling::http::{Answer, HttpId, HttpRequest, Token};
 use nethernet::{Body, NetworkId, SessionError, Signal};
 
 use crate::error::CloseInfo;
+use crate::http::HttpState;
 use crate::node::{Found, Heard, NodeEvent};
 use crate::options::Advert;
 use crate::sockets::Networks;
@@ -32,6 +34,11 @@ pub(crate) struct State {
     pub(crate) discovery: Discovery,
     pub(crate) endpoint: Endpoint,
     pub(crate) networks: Networks,
+    pub(crate) http: Option<HttpState>,
+    /// Answers of the HTTP side that their connections have not taken yet.
+    pub(crate) answers: BTreeMap<Token, Answer>,
+    /// Requests of the HTTP side to begin.
+    pub(crate) requests: Vec<(HttpId, HttpRequest)>,
     pub(crate) events: VecDeque<NodeEvent>,
     /// Hosts heard of lately, by id.
     pub(crate) hosts: BTreeMap<u64, Found>,
@@ -99,8 +106,13 @@ impl State {
                 moved = true;
                 self.endpoint.handle_signal(now, &signal.from, &signal.text);
             }
+            moved |= self.pump_http(now);
             while let Some((to, text)) = self.endpoint.poll_signal() {
                 moved = true;
+                let own = NetworkId::P2p(self.id);
+                if self.http.as_mut().is_some_and(|http| http.send(now, &own, &to, &text)) {
+                    continue;
+                }
                 if let Err(refused) = self.discovery.send(now, &self.id.into(), &to, &text) {
                     self.undelivered(now, &to, &text, refused.error());
                 }
@@ -114,6 +126,27 @@ impl State {
             }
             any = true;
         }
+    }
+
+    fn pump_http(&mut self, now: Instant) -> bool {
+        let Some(http) = &mut self.http else { return false };
+        if http.host.poll_timeout().is_some_and(|(due, _)| due <= now) {
+            http.host.handle_timeout(now);
+        }
+        let mut moved = false;
+        while let Some(signal) = http.dialer.poll().or_else(|| http.host.poll()) {
+            moved = true;
+            self.endpoint.handle_signal(now, &signal.from, &signal.text);
+        }
+        while let Some((token, answer)) = http.host.poll_answer() {
+            moved = true;
+            self.answers.insert(token, answer);
+        }
+        while let Some(request) = http.dialer.poll_request() {
+            moved = true;
+            self.requests.push(request);
+        }
+        moved
     }
 
     /// A message that cannot leave ends the attempt it belongs to.

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use nethernet::SessionError;
 use nethernet::frame::Channel;
-use nethernet_io::{Advert, ConnectError, Node, NodeEvent, Options, SendError};
+use nethernet::signaling::identity::Policy;
+use nethernet_io::{Advert, ConnectError, Http, Node, NodeEvent, Options, OwnKey, SendError};
 
 /// Guards against hanging only.
 const LONG: Duration = Duration::from_secs(20);
@@ -127,4 +128,75 @@ fn a_trace_names_the_interface() {
     };
     assert_eq!(heard.sender, Some(other.id()));
     assert!(heard.interface.is_some_and(|name| name.starts_with("lo")));
+}
+
+/// A host that answers HTTP, and how a dialer is opened.
+fn http(policy: Policy) -> (Node, Options) {
+    let key = || Some(OwnKey::generate().unwrap().into());
+    let mut host = options();
+    let listen = Some((Ipv4Addr::LOCALHOST, 0).into());
+    host.http = Some(Http { listen, policy, key: key(), ..Http::default() });
+    let mut dialer = options();
+    dialer.http = Some(Http { policy: Policy::Require, key: key(), ..Http::default() });
+    (Node::open(host).unwrap(), dialer)
+}
+
+#[test]
+fn pain_19_a_host_is_reached_by_http_alone_with_identities_on_both_sides() {
+    let (host, dialer) = http(Policy::Require);
+    let listener = host.listen(Advert::fixed(Vec::new()));
+    let dialer = Node::open(dialer).unwrap();
+    let address = format!("http://{}", host.http_address().unwrap());
+    let session = dialer.connect_http(&address).unwrap();
+    let theirs = listener.accept(LONG).unwrap();
+    assert_eq!(theirs.peer(), &dialer.id().into());
+    assert!(session.identity().is_some() && theirs.identity().is_some());
+    session.send(Channel::Reliable, "over".into()).unwrap();
+    assert_eq!(theirs.recv_timeout(LONG).unwrap(), Some((Channel::Reliable, "over".into())));
+    assert_eq!(dialer.pins().iter().count(), 1, "its key is known from now on");
+}
+
+#[test]
+fn a_host_that_answers_with_another_key_than_before_is_refused() {
+    let (host, mut options) = http(Policy::Accept);
+    let _listener = host.listen(Advert::fixed(Vec::new()));
+    let at = host.http_address().unwrap().to_string();
+    assert!(options.http.as_mut().unwrap().pins.keep(&at, [7; 32]));
+    let dialer = Node::open(options).unwrap();
+    let Err(ConnectError::Failed(_, info)) = dialer.connect_http(&format!("http://{at}")) else { panic!("connected") };
+    assert_eq!(info.error, SessionError::IdentityVerificationFailed);
+}
+
+#[test]
+fn pain_12_a_dialer_without_an_identity_is_told_so_by_a_host_that_wants_one() {
+    let (host, mut options) = http(Policy::Require);
+    let _listener = host.listen(Advert::fixed(Vec::new()));
+    options.http.as_mut().unwrap().key = None;
+    let dialer = Node::open(options).unwrap();
+    let address = format!("http://{}", host.http_address().unwrap());
+    let Err(ConnectError::Failed(_, info)) = dialer.connect_http(&address) else { panic!("connected") };
+    assert_eq!(info.error, SessionError::IdentityVerificationFailed);
+}
+
+#[test]
+fn strange_http_clients_are_answered_and_hold_up_nobody() {
+    use std::io::{Read, Write};
+    let (host, options) = http(Policy::Accept);
+    let _listener = host.listen(Advert::fixed(Vec::new()));
+    let at = host.http_address().unwrap();
+    // Connected and silent: it keeps its own thread waiting, nobody else's.
+    let _silent = std::net::TcpStream::connect(at).unwrap();
+    let said = |text: &str| {
+        let mut stream = std::net::TcpStream::connect(at).unwrap();
+        stream.write_all(text.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer.split(' ').nth(1).unwrap_or_default().to_owned()
+    };
+    assert_eq!(said("GET /v1/join HTTP/1.1\r\n\r\n"), "200");
+    assert_eq!(said("GET / HTTP/1.1\r\n\r\n"), "404");
+    assert_eq!(said("nonsense\r\n\r\n"), "400");
+    assert_eq!(said("POST /v1/join/7 HTTP/1.1\r\nContent-Length: 3\r\n\r\nv=0"), "400");
+    let dialer = Node::open(options).unwrap();
+    assert!(dialer.connect_http(&format!("http://{at}")).is_ok());
 }

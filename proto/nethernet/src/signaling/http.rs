@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use seam::Dice;
 
-use super::identity::{self, IdentityError, Policy, ServiceKeys};
+use super::identity::{self, Identity, IdentityError, Pinned, Pins, Policy, ServiceKeys};
 use super::{Channel, Incoming, Undelivered};
 use crate::{Body, ConnectionId, NetworkId, SessionError, Signal};
 
@@ -222,6 +222,8 @@ pub struct HttpRequest {
 pub struct HttpDialer {
     policy: Policy,
     keys: ServiceKeys,
+    pins: Pins,
+    trust_first: bool,
     routes: BTreeMap<NetworkId, Vec<String>>,
     dials: BTreeMap<HttpId, Dial>,
     next: u64,
@@ -243,10 +245,33 @@ struct Dial {
 }
 
 impl HttpDialer {
-    /// A dialer that looks at hosts' identities under this policy.
+    /// A dialer that looks at hosts' identities under this policy, and trusts a host's first key.
     #[must_use]
     pub fn new(policy: Policy, keys: ServiceKeys) -> Self {
-        Self { policy, keys, ..Self::default() }
+        Self { policy, keys, trust_first: true, ..Self::default() }
+    }
+
+    /// Hosts' keys that were seen before. Over plain HTTP a host with another key than before is refused (error 37), and
+    /// so is one that was never seen, unless `trust_first`: then its key is kept.
+    pub fn set_pins(&mut self, pins: Pins, trust_first: bool) {
+        (self.pins, self.trust_first) = (pins, trust_first);
+    }
+
+    /// The keys that were seen by now, for whoever writes them down.
+    #[must_use]
+    pub fn pins(&self) -> &Pins {
+        &self.pins
+    }
+
+    /// Whether a host's key is the one that is expected. Over HTTPS the certificate has said who answers.
+    fn is_expected(&mut self, base: &str, identity: Option<&Identity>) -> bool {
+        let (Some(host), Some(identity)) = (base.strip_prefix("http://"), identity) else { return true };
+        let pin = identity.pin();
+        match self.pins.look(host, &pin) {
+            Pinned::Same => true,
+            Pinned::Changed => false,
+            Pinned::New => self.trust_first && self.pins.keep(host, pin),
+        }
     }
 
     /// Where a peer is: `host` or `host:port`, or a whole `http://` or `https://` base. Without a scheme the four ways of
@@ -321,8 +346,10 @@ impl HttpDialer {
                     return self.tell(&dial, Body::ConnectError(SessionError::from_code(code)));
                 }
                 match identity::check(self.policy, body, clock, &self.keys) {
-                    Ok(_) => self.tell(&dial, Body::ConnectResponse(body)),
-                    Err(_) => self.tell(&dial, Body::ConnectError(SessionError::IdentityVerificationFailed)),
+                    Ok(identity) if self.is_expected(&dial.base, identity.as_ref()) => {
+                        self.tell(&dial, Body::ConnectResponse(body));
+                    }
+                    Ok(_) | Err(_) => self.tell(&dial, Body::ConnectError(SessionError::IdentityVerificationFailed)),
                 }
             }
             None => self.tell(&dial, Body::ConnectError(said(reply.map(|(status, _)| status), body))),
