@@ -213,7 +213,7 @@ impl Ask {
         if let Some(auth) = &self.auth
             && what != What::Binding
             && !message.is_signed(&auth.key)
-            && !(refuses && !success)
+            && (success || !refuses)
         {
             return Came::Answer;
         }

@@ -1,5 +1,7 @@
 //! One session over an engine that says what the test wants.
 
+#![allow(clippy::disallowed_methods, reason = "the first instant of a virtual time has to come from somewhere")]
+
 use std::net::SocketAddr;
 use std::time::Instant;
 
