@@ -1,5 +1,7 @@
 //! A host that sends everything back.
 
+#![allow(clippy::print_stdout, reason = "printing is what it is for")]
+
 use std::time::Duration;
 
 use nethernet::server_data::ServerData;

@@ -1,5 +1,7 @@
 //! Prints every host of the local network as it is found.
 
+#![allow(clippy::print_stdout, reason = "printing is what it is for")]
+
 use std::time::Duration;
 
 use nethernet_io::{Node, Options};

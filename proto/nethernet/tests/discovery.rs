@@ -39,7 +39,7 @@ struct Machine {
 struct Lan {
     now: Instant,
     machines: Vec<Machine>,
-    links: BTreeMap<(usize, usize), Link<(Path, SocketAddr, Vec<u8>)>>,
+    links: BTreeMap<(usize, usize), Link<(Path, Vec<u8>)>>,
     link: LinkConfig,
     sent: Vec<(usize, SocketAddr, Vec<u8>)>,
 }
@@ -85,7 +85,7 @@ impl Lan {
             };
             let seed = [u8::try_from(from * 16 + n).unwrap(); 32];
             let link = self.links.entry((from, n)).or_insert_with(|| Link::new(self.link, seed));
-            link.push(self.now, (Path::new(socket, source), to, bytes.to_vec()));
+            link.push(self.now, (Path::new(socket, source), bytes.to_vec()));
         }
     }
 
@@ -94,7 +94,7 @@ impl Lan {
         loop {
             let mut moved = false;
             for (key, link) in &mut self.links {
-                while let Some((path, _, bytes)) = link.pop(self.now) {
+                while let Some((path, bytes)) = link.pop(self.now) {
                     moved = true;
                     // Refusals are what some of these tests provoke.
                     let _refused = self.machines[key.1].discovery.handle_datagram(self.now, path, bytes[..].into());
