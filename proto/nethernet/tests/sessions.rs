@@ -24,6 +24,7 @@ fn a_dial_opens_both_channels_on_both_sides() {
     let dialled = world.dial(0, 1);
     assert!(world.until(ms(5_000), World::both_open), "{:?}", (&world.peers[0].events, &world.peers[1].events));
     assert_eq!(world.opened(0), [dialled]);
+    assert!(world.peers.iter().all(|p| !p.events.iter().any(|e| matches!(e, Event::Readable(_)))), "nothing was sent");
     let other = world.opened(1)[0];
     world.send(0, dialled, Reliable, b"hello");
     world.send(1, other, Unreliable, b"there");
@@ -459,4 +460,22 @@ fn twenty_peers_talk_with_one_port() {
     for (_, _, packet) in &world.peers[host].got {
         assert!(packet.iter().all(|b| *b == packet[0]));
     }
+}
+
+#[test]
+fn a_hundred_dials_in_a_row_over_the_same_two_ports_all_open() {
+    // The listener reads nothing: what its ended sessions keep for reading is in nobody's way.
+    let mut world = World::pair(delayed(0), delayed(0), 80);
+    world.peers[1].reads = false;
+    for n in 0..100 {
+        let dialled = world.dial(0, 1);
+        assert!(world.until(ms(5_000), |w| w.opened(0).len() == 1), "dial {n}: {:?}", world.peers[0].events);
+        world.send(0, dialled, Reliable, b"unread");
+        let now = world.now;
+        world.peers[0].endpoint.close(now, dialled);
+        assert!(world.until(ms(5_000), |w| w.peers[0].endpoint.is_empty()), "dial {n}");
+        world.peers[0].events.clear();
+    }
+    world.run(ms(31_000));
+    assert!(world.peers[1].endpoint.is_empty());
 }

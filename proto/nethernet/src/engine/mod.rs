@@ -90,6 +90,8 @@ pub struct Remote {
     pub role: DtlsRole,
     /// Most bytes of one message towards the other side.
     pub message_limit: usize,
+    /// It only answers checks, so that this side has to choose the path.
+    pub ice_lite: bool,
 }
 
 /// One data channel of a connection.
@@ -240,6 +242,9 @@ pub trait Engine {
 
     /// Bytes of a channel that are not acknowledged yet.
     fn buffered(&self, channel: ChannelId) -> usize;
+
+    /// What a connection that is not up is waiting for, for people.
+    fn waits_for(&self) -> &'static str;
 
     /// When anything of the other side was last authenticated.
     fn heard(&self) -> Option<Instant>;

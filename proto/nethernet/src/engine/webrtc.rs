@@ -80,7 +80,8 @@ struct Channel {
     open: bool,
     /// Told as readable and not yet read empty.
     told: bool,
-    /// What was received before the association ended. At most a receive window.
+    /// What was taken out already: the message that is told as readable and, of an association that has ended, all that
+    /// it had received. At most a receive window.
     late: VecDeque<(u32, Bytes)>,
 }
 
@@ -288,7 +289,7 @@ impl<S: Sctp> WebRtc<S> {
         let Some(dtls) = &mut self.dtls else { return false };
         // Until the version is known, only the handshake may speak: what an earlier connection of this address left in
         // the network would end it.
-        if dtls.protocol_version().is_none() && dtls.is_active() && datagram.first() != Some(&22) {
+        if dtls.protocol_version().is_none() && datagram.first() != Some(&22) {
             return true;
         }
         if now > self.now {
@@ -424,11 +425,14 @@ impl<S: Sctp> WebRtc<S> {
         self.dirty = true;
     }
 
-    /// DCEP is read here; the first other message is left where it is and told.
+    /// DCEP is read here. Of an open channel one message is taken out, so that what is told as readable is.
     fn readable(&mut self, now: Instant, stream: u16) {
-        match self.channels.get_mut(&stream) {
-            Some(channel) if channel.open => {
-                if !channel.told {
+        match (self.channels.get_mut(&stream), &mut self.sctp) {
+            (Some(channel), Some(sctp)) if channel.open => {
+                if !channel.told
+                    && let Some(message) = sctp.recv(stream)
+                {
+                    channel.late.push_back(message);
                     channel.told = true;
                     self.events.push_back(EngineEvent::Readable(ChannelId(stream)));
                 }
@@ -538,6 +542,9 @@ impl<S: Sctp> Engine for WebRtc<S> {
     fn start(&mut self, now: Instant, remote: Remote) -> Result<(), EngineError> {
         if self.remote.is_some() {
             return Err(EngineError::Started);
+        }
+        if remote.ice_lite {
+            self.ice.set_controlling(true);
         }
         self.ice.set_remote_credentials(IceCreds { ufrag: remote.ufrag, pass: remote.pwd });
         self.remote = Some((remote.fingerprints, remote.role, remote.message_limit));
@@ -688,6 +695,16 @@ impl<S: Sctp> Engine for WebRtc<S> {
 
     fn buffered(&self, channel: ChannelId) -> usize {
         self.sctp.as_ref().map_or(0, |sctp| sctp.buffered(channel.0))
+    }
+
+    fn waits_for(&self) -> &'static str {
+        match (&self.dtls, self.secure, self.sctp_up) {
+            _ if self.path.is_none() => "no network path works",
+            (None, ..) => "the path works, and DTLS has not begun",
+            (_, false, _) => "the path works, and the DTLS handshake does not end",
+            (_, _, false) => "DTLS is up, and SCTP does not connect",
+            _ => "SCTP is up, and the channels are not open",
+        }
     }
 
     fn heard(&self) -> Option<Instant> {

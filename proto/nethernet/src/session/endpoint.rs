@@ -428,6 +428,7 @@ impl Endpoint {
 
     /// Notes that a session speaks with an address; on top of others when it has found its path there.
     fn route(&mut self, base: SocketAddr, remote: SocketAddr, id: SessionId, top: bool) {
+        let over = |id: &SessionId| self.sessions.get(id).is_none_or(|session| session.stage == Stage::Over);
         let route = self.routes.entry((base, remote)).or_default();
         if top {
             route.retain(|other| *other != id);
@@ -436,7 +437,12 @@ impl Endpoint {
             route.insert(0, id);
         }
         if route.len() > ROUTE_MAX {
-            route.remove(0);
+            route.retain(|other| *other == id || !over(other));
+        }
+        // The oldest goes: a peer with so many sessions over one pair of ports has lost them.
+        while route.len() > ROUTE_MAX {
+            let oldest = route.iter().copied().filter(|other| *other != id).min();
+            route.retain(|other| Some(*other) != oldest);
         }
     }
 
@@ -501,6 +507,7 @@ impl Endpoint {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.drain(now, &mut self.told);
             session.check_writable(&self.config, &mut self.told);
+            session.linger(now);
         }
         for (id, from, to) in std::mem::take(&mut self.told.paths) {
             self.route(from, to, id, true);

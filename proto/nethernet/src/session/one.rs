@@ -20,6 +20,8 @@ use crate::{Body, ConnectionFlags, ConnectionId, NetworkId, SessionError};
 const EARLY_MAX: usize = 64;
 /// When what signalling may have lost is sent again, counted from the first time.
 const REPEATS: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(5)];
+/// How long what an ended session has received is kept for reading.
+const UNREAD: Duration = Duration::from_secs(30);
 /// How long a session whose peer has opened another may be silent.
 const SUPERSEDED: Duration = Duration::from_secs(10);
 
@@ -273,6 +275,7 @@ impl<E: Engine> Session<E> {
             fingerprints: theirs.fingerprints,
             role,
             message_limit: framing.payload() + 1,
+            ice_lite: theirs.ice_lite,
         };
         if self.engine.start(now, remote).is_err() {
             return self.refuse(SessionError::FailedToSetRemoteDescription, "a second description", told);
@@ -379,6 +382,13 @@ impl<E: Engine> Session<E> {
             && let Some((error, by, stage)) = self.ended.take()
         {
             told.event(Event::Closed { session: self.id, peer: self.peer.clone(), error, by, stage });
+        }
+    }
+
+    /// What an ended session has received is not kept for ever.
+    pub(super) fn linger(&mut self, now: Instant) {
+        if self.stage == Stage::Over && self.ended.is_some() && self.deadline.is_none() {
+            self.deadline = Some(now + UNREAD);
         }
     }
 
@@ -660,16 +670,19 @@ impl<E: Engine> Session<E> {
                 (error, "the offer was not answered")
             }
             // Both descriptions are known and no pair of addresses works.
-            Stage::Negotiating if self.outgoing && !self.connected => (SessionError::Ice, "no network path works"),
-            Stage::Negotiating => {
-                let stage = if self.connected { "the channels did not open" } else { "no network path works" };
-                (SessionError::NegotiationTimeoutWaitingForAccept, stage)
-            }
+            Stage::Negotiating if self.outgoing && !self.connected => (SessionError::Ice, self.engine.waits_for()),
+            Stage::Negotiating => (SessionError::NegotiationTimeoutWaitingForAccept, self.engine.waits_for()),
             Stage::Closing => {
                 self.engine.abort(now);
                 return self.end(SessionError::None, By::Local, "closed before everything was delivered", told);
             }
-            Stage::Open | Stage::Over => return,
+            // Nobody reads it.
+            Stage::Over => {
+                self.readable = false;
+                self.head = None;
+                return self.told_over(told);
+            }
+            Stage::Open => return,
         };
         self.engine.abort(now);
         self.refuse(error, stage, told);

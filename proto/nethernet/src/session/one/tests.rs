@@ -65,6 +65,10 @@ impl Engine for Scripted {
         0
     }
 
+    fn waits_for(&self) -> &'static str {
+        "the script"
+    }
+
     fn heard(&self) -> Option<Instant> {
         None
     }
