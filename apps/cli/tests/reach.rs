@@ -108,6 +108,56 @@ fn a_symmetric_home_and_a_carriers_customer_meet_at_the_masters_relay() {
     join_by(&lab, &dir, &code, &url, &["relay"]);
 }
 
+/// A certificate for the master's name and its key; `None` where they cannot be made.
+fn certificate(dir: &Dir) -> Option<[PathBuf; 2]> {
+    let [cert, key] = ["cert.pem", "key.pem"].map(|name| dir.0.join(name));
+    let mut openssl = Command::new("openssl");
+    openssl
+        .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"])
+        .args(["-subj", "/CN=master.lab", "-addext", "subjectAltName=DNS:master.lab"])
+        .args(["-addext", "basicConstraints=critical,CA:FALSE", "-keyout"])
+        .arg(&key)
+        .arg("-out")
+        .arg(&cert);
+    openssl.output().is_ok_and(|output| output.status.success()).then_some([cert, key])
+}
+
+#[test]
+fn two_homes_that_let_out_nothing_but_web_pages_meet_through_the_masters_https_port() {
+    let test = "two_homes_that_let_out_nothing_but_web_pages_meet_through_the_masters_https_port";
+    if !ready(test) {
+        return;
+    }
+    let dir = Dir::new("https");
+    let Some([cert, key]) = certificate(&dir) else {
+        println!("SKIPPED {test}: openssl is not installed, so there is no certificate to serve");
+        return;
+    };
+    let lab = Lab::up("home a kind=web-only hosts=ada delay=5ms\nhome b kind=web-only hosts=lin delay=5ms").unwrap();
+    let ip = lab.ip("master").unwrap().to_string();
+    let mut command = anywire(&["master", "--bind", "0.0.0.0", "--port", "443", "--relay-ip", &ip]);
+    command.arg("--tls-cert").arg(&cert).arg("--tls-key").arg(&key);
+    let mut master = lab.spawn("master", command).unwrap();
+    master.wait_for("the master listens", SOON).unwrap();
+    let secure = |node: &str, words: &[&str]| {
+        let mut command = anywire(words);
+        command.args(["--ui", "plain", "--game-relay-port", "0", "--name", node, "--io-dir"]).arg(dir.0.join(node));
+        command.args(["--rendezvous", "https://master.lab"]).env("SSL_CERT_FILE", &cert);
+        command.env("TPF2MP_STUN", lab.stun_servers().map(|[at, _]| at.to_string()).join(","));
+        for proxy in ["https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"] {
+            command.env_remove(proxy);
+        }
+        lab.spawn(node, command).unwrap()
+    };
+    let mut host = secure("ada", &["host"]);
+    let code = host.wait_for("CODE=", SOON).unwrap().trim_start_matches("CODE=").to_owned();
+    let mut join = secure("lin", &["join", &code]);
+    join.wait_for("via TCP through the master", SOON).unwrap();
+    host.wait_for("lin", SOON).unwrap();
+    assert!(join.terminate(SOON).unwrap().success());
+    assert!(host.terminate(SOON).unwrap().success());
+}
+
 #[test]
 fn a_public_lobby_is_in_the_list_until_its_host_is_told_to_stop() {
     if !ready("a_public_lobby_is_in_the_list_until_its_host_is_told_to_stop") {

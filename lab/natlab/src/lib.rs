@@ -50,5 +50,5 @@ pub use cli::main;
 pub use lab::{Handle, Lab, Program, Traffic};
 pub use nat::Dependence;
 pub use net::{Result, lacks, ready};
-pub use selftest::run as selftest;
+pub use selftest::{punchable, run as selftest};
 pub use spec::Topology;

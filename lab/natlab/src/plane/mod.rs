@@ -378,7 +378,7 @@ impl Core {
 
     fn time_exceeded(&mut self, domain: usize, about: &[u8], now: Instant) {
         let from = match packet::parse(about) {
-            Some(h) if h.v6 => IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1)),
+            Some(h) if h.v6 => IpAddr::V6(Ipv6Addr::new(crate::spec::V6_LAB, 0, 0, 0, 0, 0, 0, 1)),
             _ => self.domains[domain].gateway,
         };
         if let Some(error) = packet::icmp_error(from, about, IcmpReason::TimeExceeded) {

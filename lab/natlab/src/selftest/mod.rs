@@ -72,7 +72,9 @@ fn expected(kind: &str) -> Expected {
 }
 
 /// Whether two peers of these kinds can punch a UDP hole without guessing ports.
-fn punchable(a: &str, b: &str) -> bool {
+/// Whether two homes of these kinds can punch a hole by UDP when both know where the other one is: the table that the
+/// self-test proves.
+pub fn punchable(a: &str, b: &str) -> bool {
     let (x, y) = (expected(a), expected(b));
     if !x.udp || !y.udp {
         return false;

@@ -150,6 +150,10 @@ pub struct Topology {
     pub(crate) vlans: Vec<Vlan>,
 }
 
+/// The first group of the lab's IPv6 addresses. Programs hold addresses of the documentation blocks for no addresses; these
+/// were an experiment's and are nobody's now (RFC 3701).
+pub(crate) const V6_LAB: u16 = 0x3ffe;
+
 pub(crate) const STUN_PORTS: [u16; 2] = [3478, 3479];
 
 /// The kinds, in the order in which they are shown.

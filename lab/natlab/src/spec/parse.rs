@@ -5,7 +5,8 @@ use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::words::{LINK_KEYS, NAT_KEYS, Words, name_ok, number, set_link, set_nat, subnet, unknown, yes};
 use super::{
-    Carrier, ForwardSpec, Home, Host, KINDS, KernelNat, LinkPair, Router, Server, Topology, Upnp, V6, Vlan, plus,
+    Carrier, ForwardSpec, Home, Host, KINDS, KernelNat, LinkPair, Router, Server, Topology, Upnp, V6, V6_LAB, Vlan,
+    plus,
 };
 use crate::nat::{Dependence, NatConfig, Ports};
 use crate::net::Result;
@@ -410,7 +411,7 @@ impl Topology {
         if !(576..=9000).contains(&mtu) || (v6 != V6::No && mtu < 1280) {
             return Err(format!("an MTU of {mtu} is out of range"));
         }
-        let v6_net = Ipv6Addr::new(0x2001, 0xdb8, 1, pools.v6, 0, 0, 0, 0);
+        let v6_net = Ipv6Addr::new(V6_LAB, 0, 1, pools.v6, 0, 0, 0, 0);
         pools.v6 += 1;
         let hosts: Vec<&str> = w.take("hosts").unwrap_or(name).split(',').collect();
         let hosts = hosts_of(&hosts, (lan, lan_len), (v6 != V6::No).then_some(v6_net))?;
@@ -566,7 +567,7 @@ impl Topology {
 }
 
 fn server_v6(last: u16) -> Ipv6Addr {
-    Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, last)
+    Ipv6Addr::new(V6_LAB, 0, 0, 0, 0, 0, 0, last)
 }
 
 /// Expands `NAME=KIND[,key=value…]`, the short form of a home with one host.
