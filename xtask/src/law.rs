@@ -27,6 +27,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("anywire-parcel", 4),
     ("anywire-nethernet", 4),
     ("anywire-session", 5),
+    ("anywire-files", 6),
     ("anywire-net", 6),
     ("anywire-portmap", 6),
     ("anywire-driver", 7),

@@ -56,10 +56,16 @@ pub fn hello(name: &str, sealer: &mut Sealer) -> Vec<u8> {
     let mut sealed = vec![0; name.len() + OVERHEAD];
     let used = sealer.seal(&[name.as_bytes()], &mut sealed);
     sealed.truncate(used);
-    format!("{PREFIX}{name} {}\n", codec::hex(&sealed)).into_bytes()
+    Hello { name: name.to_owned(), sealed }.write()
 }
 
 impl Hello {
+    /// The line with its newline.
+    #[must_use]
+    pub fn write(&self) -> Vec<u8> {
+        format!("{PREFIX}{} {}\n", cut(&self.name), codec::hex(&self.sealed)).into_bytes()
+    }
+
     /// Reads a line with its newline.
     ///
     /// # Errors

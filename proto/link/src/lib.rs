@@ -18,6 +18,8 @@
 //! Bounds: [`PEERS_MAX`] players, [`STREAMS_MAX`] streams, two streams a player, [`QUEUE_MAX`] packets of at most
 //! [`FRAME_MAX`] bytes waiting for each, 64 KiB of input held per stream, 4,096 packets of statistics per player.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests take a real instant to begin from"))]
+
 mod framing;
 mod hello;
 mod links;

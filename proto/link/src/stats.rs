@@ -94,13 +94,12 @@ impl Arrivals {
     /// Ends a line: what was counted, and zeros from now on. Copies still awaited stay awaited.
     pub fn take(&mut self, now: Instant) -> Self {
         self.expire(now);
-        let line = Self {
+        Self {
             firsts: std::mem::take(&mut self.firsts),
             alone: std::mem::take(&mut self.alone),
             later: std::mem::take(&mut self.later),
             ..Self::default()
-        };
-        line
+        }
     }
 
     /// Whether nothing came.

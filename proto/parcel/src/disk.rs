@@ -2,10 +2,13 @@
 //! whole stream of a transfer; whoever carries requests out knows where each file begins.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use seam::{StreamEnd, StreamId};
 use thiserror::Error;
+
+use crate::quic::BlockList;
 
 /// Why the disk did not do it. What stood under the final names before stands there still.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -68,6 +71,23 @@ pub enum Ask {
         /// What.
         data: Bytes,
     },
+    /// Look through what an earlier attempt, or an older file of the same name, has where these blocks belong. Answered
+    /// [`Answer::Found`].
+    Look {
+        /// The blocks.
+        list: Arc<BlockList>,
+    },
+    /// Write a block if BLAKE3 of it is `hash`. Answered [`Answer::Kept`].
+    Keep {
+        /// Which.
+        index: u32,
+        /// Where.
+        at: u64,
+        /// What it is to be.
+        hash: [u8; 32],
+        /// What came.
+        data: Bytes,
+    },
     /// Hash what was written. Answered [`Answer::Hashing`] now and then, then [`Answer::Hashed`].
     Hash,
     /// Give the files their final names. Answered [`Answer::Committed`].
@@ -105,6 +125,8 @@ pub enum Answer {
         files: Vec<Measured>,
         /// Of the whole stream.
         sha256: [u8; 32],
+        /// Its blocks.
+        list: Arc<BlockList>,
     },
     /// What stands there.
     Data {
@@ -124,6 +146,18 @@ pub enum Answer {
         at: u64,
         /// How much.
         len: usize,
+    },
+    /// These blocks are there.
+    Found {
+        /// Their numbers.
+        blocks: Vec<u32>,
+    },
+    /// A block is written, or was another one than it was to be.
+    Kept {
+        /// Which.
+        index: u32,
+        /// Whether it is written.
+        good: bool,
     },
     /// So many bytes are hashed.
     Hashing {

@@ -19,12 +19,15 @@
 //! window has chunks; a receiver has at most 8 MiB on their way to the disk and remembers chunks within one window. None
 //! of it grows with the files.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "tests take a real instant to begin from"))]
+
 mod blocks;
 mod disk;
 mod error;
 mod held;
 mod hello;
 mod progress;
+pub mod quic;
 mod rate;
 mod receiver;
 mod sender;

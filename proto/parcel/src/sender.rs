@@ -261,7 +261,7 @@ impl Sender {
     /// What the disk did.
     pub fn handle_answer(&mut self, now: Instant, answer: Answer) {
         match answer {
-            Answer::Measured { files, sha256 } if self.offer.is_none() => self.measured(now, &files, sha256),
+            Answer::Measured { files, sha256, .. } if self.offer.is_none() => self.measured(now, &files, sha256),
             Answer::Data { at, data } => {
                 self.blocks.arrived(at, data);
                 self.targets.values_mut().for_each(|target| target.starved = false);
@@ -348,7 +348,7 @@ impl Sender {
                     if copied { bytes.len() } else { 0 }
                 });
                 if !room {
-                    return wrote;
+                    return wrote || sent > 0;
                 }
                 if !copied {
                     target.starved = true;

@@ -67,7 +67,7 @@ fn plain_reject(case: &mut Case) -> Result<(), Wrong> {
 
 pub(super) fn chunk(case: &mut Case) -> Result<(), Wrong> {
     if case.inputs.has("already_have") {
-        return Err(Wrong::NotBuilt("rules of a receiver"));
+        return super::parcels::rule(case);
     }
     if case.inputs.has("targets") {
         let targets: Vec<SocketAddr> = case.inputs.must("targets", |v| v.as_array()?.iter().map(pair).collect())?;
