@@ -1,13 +1,13 @@
 //! A whole session on one side, the script as everybody else.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
 use np1::{Kind, Packet};
 use seal::{Opener, Sealer, SessionKey};
 use seam::{Dice, Path, PooledBuf, Reply, Request, RequestId, SocketId};
-use session::{Command, Event, GAME, Session};
+use session::{Command, Event, GAME, Session, TUNNEL};
 
 use crate::words::{Memory, plain_name};
 use crate::{Batch, Machine, Script, member, remote, settle};
@@ -133,7 +133,11 @@ impl World {
                     }
                 }
                 12 => {
-                    let path = if script.flag() { self.bridge } else { Path::new(SocketId(1), remote(1)) };
+                    let path = match script.below(4) {
+                        0 => Path::new(SocketId(1), remote(1)),
+                        1 => Path::new(TUNNEL, remote(1)),
+                        _ => self.bridge,
+                    };
                     self.take(path, script.bytes());
                 }
                 13 => self.reply(script),
@@ -214,6 +218,16 @@ impl World {
             Request::Http { .. } => {
                 Reply::Http { status: [200, 200, 429, 503][script.below(4)], body: script.bytes().to_vec() }
             }
+            Request::OpenTunnel { .. } if script.flag() => {
+                // It is answered again when it breaks.
+                self.requests.push((
+                    id,
+                    Request::OpenTunnel { socket: TUNNEL, url: String::new(), protocol: "", timeout: Duration::ZERO },
+                ));
+                Reply::TunnelOpen
+            }
+            Request::OpenTunnel { .. } => Reply::Unreachable("closed".to_owned()),
+            Request::CloseTunnel => return,
             _ => Reply::Stretched([script.byte(); 32]),
         };
         self.session.handle_reply(self.now, id, reply);
@@ -250,7 +264,7 @@ impl World {
             assert_eq!(path, self.bridge, "a frame for another program");
             return;
         }
-        if np1::read_relay_bind(&datagram).is_ok() {
+        if np1::read_relay_bind(&datagram).is_ok() || rendezvous::shared::Word::parse(&datagram).is_ok() {
             return;
         }
         if stun::looks_like(&datagram) {
