@@ -42,7 +42,7 @@ impl Session {
         }
         let Some((path, skip)) = self.through_relay(path, &data) else { return Ok(()) };
         data.advance(skip.min(data.len()));
-        self.from_player(path, data)
+        self.player_said(path, data)
     }
 
     /// What comes through the tunnel is a relay's word, or comes from the other end of a session that it carries.
@@ -53,10 +53,10 @@ impl Session {
             return Err(Refused::NotAllowed);
         }
         data.advance(skip.min(data.len()));
-        self.from_player(from, data)
+        self.player_said(from, data)
     }
 
-    fn from_player(&mut self, path: Path, data: PooledBuf) -> Result<(), Refused> {
+    fn player_said(&mut self, path: Path, data: PooledBuf) -> Result<(), Refused> {
         self.egress.received(path, data.len());
         if stun::looks_like(&data) {
             return self.punch.handle_stun(self.now, path, &data);

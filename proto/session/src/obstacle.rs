@@ -1,6 +1,7 @@
 //! Why a host was not reached, and which way a joiner took.
 
 use std::fmt;
+use std::net::{SocketAddr, SocketAddrV4};
 use std::time::Duration;
 
 use joincode::Profile;
@@ -27,6 +28,22 @@ pub enum Via {
     Relay,
     /// A relay of the master, with TCP at one end at least: UDP does not get out there.
     Tcp,
+}
+
+impl Via {
+    /// Which of a host's addresses this is.
+    pub(crate) fn of(host: &Profile, at: SocketAddr) -> Self {
+        let is = |candidate: Option<SocketAddrV4>| candidate.map(SocketAddr::V4) == Some(at);
+        let [vpn, vpn2] = host.vpn;
+        match () {
+            () if is(vpn) || is(vpn2) => Self::Vpn,
+            // Without a router both are one address.
+            () if is(host.public) => Self::Public,
+            () if is(host.lan) => Self::Lan,
+            () if at.is_ipv6() => Self::V6,
+            () => Self::Seen,
+        }
+    }
 }
 
 impl fmt::Display for Via {

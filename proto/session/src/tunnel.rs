@@ -72,7 +72,11 @@ impl Tunnel {
 
     /// What became of it, where it was needed.
     pub(crate) fn fate(&self) -> Option<Result<(), &str>> {
-        self.fate.as_ref().map(|fate| fate.as_ref().map(|()| ()).map_err(String::as_str))
+        match &self.fate {
+            Some(Ok(())) => Some(Ok(())),
+            Some(Err(why)) => Some(Err(why)),
+            None => None,
+        }
     }
 
     fn is_open(&self) -> bool {
@@ -143,7 +147,7 @@ impl Session {
                     let _ = self.request(Request::CloseTunnel);
                     return self.log("[tunnel] nothing comes through it: opening another".to_owned());
                 }
-                reach.relays.into_tunnel(now, blocked);
+                reach.relays.enter_tunnel(now, blocked);
             }
             State::Open(_) => {
                 if now.saturating_duration_since(*tunnel.unused.get_or_insert(now)) >= UNUSED {
