@@ -18,7 +18,7 @@ const HELP: &str = "\
 Usage: cargo xtask COMMAND
 
   test                 every test once: laws, lints, units, vectors, worlds, fuzz corpora (README and CI)
-  full                 test, then long fuzzing, benchmarks and the Windows cross-check
+  full                 test, then long fuzzing, every pair of networks five times, benchmarks, the Windows cross-check
   law                  layers, sockets, unsafe code and file sizes only
   vectors DIR          run any folder of test vectors; ends with `N passed, N failed`
   worlds [--seeds N] [--seed S] [--big N]
@@ -37,6 +37,11 @@ fn main() -> ExitCode {
             test(&mut report);
             fuzz::run(&mut report, None, 600);
             windows::check(&mut report);
+            let page = root().join("docs/reachability.md");
+            let page = page.to_string_lossy();
+            let pairs =
+                ["test", "-q", "-p", "anywire-cli", "--test", "reachability", "--", "--times", "5", "--write", &page];
+            report.counted("every pair of networks, five times", cargo(&pairs));
             report.step("benchmarks", cargo(&["run", "--release", "-q", "-p", "anywire-bench", "--bin", "all"]));
         }
         ["law"] => {
