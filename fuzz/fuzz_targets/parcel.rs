@@ -223,7 +223,7 @@ fn receiver(now: Instant, script: &mut Script<'_>) -> Option<In> {
             }
         }
     };
-    let intake = Intake { name: "lin".to_owned(), most_bytes: 1 << 20, tcp: Some(remote(1)), first_stream: 0 };
+    let intake = Intake { name: "lin".to_owned(), most_bytes: 1 << 20, tcp: Some(remote(1)), quic: None, first_stream: 0 };
     let receiver = Receiver::new(offer, member(0), intake, now).ok()?;
     Some(In { receiver, asks: Vec::new(), ended: 0 })
 }
@@ -236,6 +236,7 @@ fn sender(now: Instant, script: &mut Script<'_>) -> Out {
         mods: Some(Vec::new()),
         tcp: script.flag().then(|| (TOKEN.to_owned(), Some(1))),
         pipe: script.flag().then(|| (remote(4), [1; 32])),
+        quic: None,
         first_stream: 0,
     };
     let sender = Sender::new(shipment, &[(member(0), "lin"), (member(1), "bob")], now);

@@ -30,13 +30,15 @@ pub enum Kind {
     Plain,
     /// `X`: key exchange over Steam.
     KeyExchange,
+    /// `Q`: a datagram of QUIC between our own ends (`docs/wire/extensions.md`).
+    Quic,
     /// A letter that is not ours: ignored, as a later release may use it.
     Other(u8),
 }
 
 impl Kind {
     /// Every kind with a letter of its own.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Hello,
         Self::Ack,
         Self::Connected,
@@ -45,6 +47,7 @@ impl Kind {
         Self::Signed,
         Self::Plain,
         Self::KeyExchange,
+        Self::Quic,
     ];
 
     /// The letter on the wire.
@@ -59,6 +62,7 @@ impl Kind {
             Self::Signed => b'S',
             Self::Plain => b'D',
             Self::KeyExchange => b'X',
+            Self::Quic => b'Q',
             Self::Other(letter) => letter,
         }
     }
@@ -75,6 +79,7 @@ impl Kind {
             b'S' => Self::Signed,
             b'D' => Self::Plain,
             b'X' => Self::KeyExchange,
+            b'Q' => Self::Quic,
             other => Self::Other(other),
         }
     }

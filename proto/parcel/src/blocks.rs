@@ -84,13 +84,13 @@ impl Blocks {
         !self.wanted.is_empty()
     }
 
-    /// What was read. A block of another length than asked is not taken, and is asked for again.
+    /// What was read. A block of another length was somebody else's.
     pub(crate) fn arrived(&mut self, at: u64, data: Bytes) {
         let block = at / BLOCK;
-        let Some(len) = self.reading.remove(&block) else { return };
-        if !at.is_multiple_of(BLOCK) || data.len() != len {
+        if !at.is_multiple_of(BLOCK) || self.reading.get(&block) != Some(&data.len()) {
             return;
         }
+        self.reading.remove(&block);
         if self.held.len() >= BLOCKS_MAX
             && let Some(oldest) = self.held.iter().min_by_key(|(_, (used, _))| *used).map(|(block, _)| *block)
         {

@@ -12,6 +12,8 @@ pub enum Transport {
     Udp,
     /// Chunks through Steam.
     Steam,
+    /// QUIC on the path the players talk on; shown as UDP, which it is.
+    Quic,
 }
 
 impl fmt::Display for Transport {
@@ -19,7 +21,7 @@ impl fmt::Display for Transport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Tcp => "TCP",
-            Self::Udp => "UDP",
+            Self::Udp | Self::Quic => "UDP",
             Self::Steam => "Steam",
         })
     }

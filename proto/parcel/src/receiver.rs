@@ -1,5 +1,7 @@
 //! One offer as its receiver sees it, in the old forms.
 
+mod quic;
+
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -10,8 +12,9 @@ use seam::{Path, Refused, StreamAsk, StreamEnd, StreamId, Until};
 
 use crate::held::Held;
 use crate::hello::{ANSWER, Hello, PAIRED, Role, pipe_line};
+use crate::quic::Taker;
 use crate::rate::Rate;
-use crate::words::{Done, Feedback, GaveUp, Offer, OfferAck, Word, digest};
+use crate::words::{AwQuic, Done, Feedback, GaveUp, Offer, OfferAck, Word, digest};
 use crate::{Answer, Ask, Failure, Misfit, Progress, Transport};
 
 const FEEDBACK_EVERY: Duration = Duration::from_millis(50);
@@ -45,6 +48,8 @@ pub struct Intake {
     pub most_bytes: u64,
     /// Where a stream may be asked for: the sender's address with the port it offers. `None` asks for none.
     pub tcp: Option<SocketAddr>,
+    /// A fresh, secret seed where this end speaks the word `quic`.
+    pub quic: Option<[u8; 32]>,
     /// Streams that this end dials are numbered from here.
     pub first_stream: u64,
 }
@@ -113,6 +118,9 @@ pub struct Receiver {
     held: Held,
     run: Run,
     writing: usize,
+    /// Takes the files by QUIC, and the key the sender is to expect.
+    taker: Option<Box<Taker>>,
+    key: Option<AwQuic>,
     retries: u32,
     line: Line,
     pipe: Option<(SocketAddr, String)>,
@@ -159,6 +167,8 @@ impl Receiver {
             stage: Stage::Creating,
             run: Run::default(),
             writing: 0,
+            taker: None,
+            key: None,
             retries: 0,
             line,
             pipe: None,
@@ -204,7 +214,9 @@ impl Receiver {
     pub fn sender_gone(&mut self, now: Instant) {
         if !self.is_over() {
             self.flush();
-            self.asks.push_back(Ask::Note { upto: self.contiguous() });
+            if self.taker.is_none() {
+                self.asks.push_back(Ask::Note { upto: self.contiguous() });
+            }
             self.give_up(now, Failure::SenderGone);
         }
     }
@@ -240,7 +252,9 @@ impl Receiver {
             self.say_done(now);
             return Err(Refused::Unexpected);
         }
-        if self.stage != Stage::Receiving || chunk.index >= self.offer.total_chunks {
+        // What a stream carries is hashed on its way: a chunk in between would not be in that hash.
+        let carried = self.taker.is_some() || matches!(self.line, Line::Carries { .. });
+        if self.stage != Stage::Receiving || carried || chunk.index >= self.offer.total_chunks {
             return Err(Refused::Unexpected);
         }
         if !self.held.wants(chunk.index) {
@@ -309,12 +323,14 @@ impl Receiver {
         if self.stage == Stage::Failed {
             return;
         }
+        self.quic_answer(now, &answer);
         let over = if let Answer::StreamOver { stream, .. } = &answer { Some(*stream) } else { None };
         match answer {
             Answer::Created { upto } if self.stage == Stage::Creating => {
                 self.stage = Stage::Receiving;
                 self.held.raise(self.offer.chunks_in(upto.min(self.offer.total_bytes)));
                 (self.feedback_at, self.moved) = (now, now);
+                self.begin_quic(now);
                 self.acknowledge();
                 self.advance(now);
             }
@@ -365,6 +381,7 @@ impl Receiver {
         if self.stage == Stage::Receiving && now >= self.moved + SILENCE {
             return self.sender_gone(now);
         }
+        self.quic_timeout(now);
         if now >= self.feedback_at {
             self.feedback_at = now + FEEDBACK_EVERY;
             self.flush();
@@ -374,7 +391,7 @@ impl Receiver {
         if now >= self.tell_at {
             self.tell_at = now + TELL_EVERY;
             self.rate.set(now, self.contiguous());
-            if self.stage == Stage::Receiving && self.noted != self.contiguous() {
+            if self.stage == Stage::Receiving && self.taker.is_none() && self.noted != self.contiguous() {
                 self.noted = self.contiguous();
                 self.flush();
                 self.asks.push_back(Ask::Note { upto: self.noted });
@@ -387,7 +404,7 @@ impl Receiver {
 
     /// Work for the disk.
     pub fn poll_ask(&mut self) -> Option<Ask> {
-        self.asks.pop_front()
+        self.asks.pop_front().or_else(|| self.quic_ask())
     }
 
     /// Work for streams.
@@ -425,6 +442,7 @@ impl Receiver {
                 [(self.feedback_at, "feedback is due"), (self.tell_at, "progress is told")]
                     .into_iter()
                     .chain(line)
+                    .chain(self.quic_next())
                     .min_by_key(|(at, _)| *at)
             }
         }
@@ -435,6 +453,7 @@ impl Receiver {
     pub fn progress(&self) -> Progress {
         let transport = match self.line {
             Line::Carries { .. } => Transport::Tcp,
+            _ if self.taker.is_some() => Transport::Quic,
             _ if np1::is_tunnel(self.from.remote) => Transport::Steam,
             _ => Transport::Udp,
         };
@@ -451,6 +470,9 @@ impl Receiver {
     // ---- inside -------------------------------------------------------------------------------------------------
 
     fn contiguous(&self) -> u64 {
+        if let Some(taker) = &self.taker {
+            return taker.bytes_done();
+        }
         (u64::from(self.held.base()) * u64::from(self.offer.chunk)).min(self.offer.total_bytes)
     }
 
@@ -473,7 +495,7 @@ impl Receiver {
 
     /// Everything may be there.
     fn advance(&mut self, now: Instant) {
-        if self.stage != Stage::Receiving || self.held.base() < self.offer.total_chunks {
+        if self.stage != Stage::Receiving || self.taker.is_some() || self.held.base() < self.offer.total_chunks {
             return;
         }
         self.flush();
@@ -519,6 +541,7 @@ impl Receiver {
 
     fn give_up(&mut self, _now: Instant, failure: Failure) {
         self.stage = Stage::Failed;
+        self.taker = None;
         match self.line {
             Line::Dialling { stream, .. }
             | Line::Greeted { stream, .. }
@@ -535,7 +558,8 @@ impl Receiver {
     }
 
     fn acknowledge(&mut self) {
-        self.say(&Word::Ack(OfferAck { sid: self.offer.sid, ..OfferAck::default() }));
+        let aw_quic = self.key.clone();
+        self.say(&Word::Ack(OfferAck { sid: self.offer.sid, aw_quic, ..OfferAck::default() }));
     }
 
     fn say_done(&mut self, now: Instant) {
@@ -559,8 +583,9 @@ impl Receiver {
         let window = self.held.base().saturating_add(np1::window(self.offer.chunk)).min(self.offer.total_chunks);
         let end = if quiet { window } else { self.held.end() };
         let streams = matches!(self.line, Line::Carries { .. });
-        let nack = if verifying || streams { Vec::new() } else { self.held.missing(end) };
-        let word = Feedback { sid: self.offer.sid, base: self.held.base(), nack, verifying, progress };
+        let nack = if verifying || streams || self.taker.is_some() { Vec::new() } else { self.held.missing(end) };
+        let base = self.offer.chunks_in(self.contiguous());
+        let word = Feedback { sid: self.offer.sid, base, nack, verifying, progress };
         self.say(&Word::Feedback(word));
     }
 

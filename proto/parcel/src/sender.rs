@@ -1,5 +1,7 @@
 //! One offer to everybody who is to have it, in the old forms.
 
+mod quic;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -42,6 +44,8 @@ pub struct Shipment {
     pub tcp: Option<(String, Option<u16>)>,
     /// The master's pipe, where there is one, and what names the pair of each receiver: drawn from these bytes.
     pub pipe: Option<(SocketAddr, [u8; 32])>,
+    /// A fresh, secret seed where QUIC is offered to those who speak it.
+    pub quic: Option<[u8; 32]>,
     /// Streams that this end dials are numbered from here.
     pub first_stream: u64,
 }
@@ -102,6 +106,7 @@ pub struct Sender {
     /// Absent until the files are measured.
     offer: Option<Offer>,
     window: u32,
+    means: Option<quic::Means>,
     targets: BTreeMap<Path, Target>,
     blocks: Blocks,
     asks: VecDeque<Ask>,
@@ -127,6 +132,7 @@ impl Sender {
             shipment,
             offer: None,
             window: 0,
+            means: None,
             targets,
             blocks: Blocks::default(),
             asks: VecDeque::from([Ask::Measure { files }]),
@@ -185,11 +191,18 @@ impl Sender {
         let (Some(offer), true) = (&self.offer, word.sid() == self.shipment.sid) else { return };
         let Some(target) = self.targets.get_mut(&path).filter(|target| target.is_open()) else { return };
         match word {
-            Word::Ack(_) => target.acknowledged(now),
-            Word::Feedback(word) => {
+            Word::Ack(ack) => {
                 target.acknowledged(now);
+                self.quic_acknowledged(now, path, ack);
+            }
+            Word::Feedback(word) => {
+                // Where a key is awaited, only the acknowledgement itself brings it.
+                if !target.quic {
+                    target.acknowledged(now);
+                }
                 target.feedback(now, word, offer, self.window);
             }
+            Word::GaveUp(_) if target.giver.is_some() => self.quic_gave_up(now, path),
             Word::GaveUp(_) => target.gave_up_tcp = true,
             Word::Done(done) if done.ok => self.end(path, Phase::Done, Fate::Done),
             Word::Done(done) if done.last => self.fail(path, Failure::GaveUp),
@@ -261,8 +274,12 @@ impl Sender {
     /// What the disk did.
     pub fn handle_answer(&mut self, now: Instant, answer: Answer) {
         match answer {
-            Answer::Measured { files, sha256, .. } if self.offer.is_none() => self.measured(now, &files, sha256),
+            Answer::Measured { files, sha256, list } if self.offer.is_none() => {
+                self.means = self.shipment.quic.and_then(|seed| quic::Means::new(seed, list));
+                self.measured(now, &files, sha256);
+            }
             Answer::Data { at, data } => {
+                self.quic_data(at, &data);
                 self.blocks.arrived(at, data);
                 self.targets.values_mut().for_each(|target| target.starved = false);
             }
@@ -289,9 +306,16 @@ impl Sender {
             }
         }
         if !offered.is_empty() {
-            let word = codec::to_json(offer);
-            self.messages.extend(offered.into_iter().map(|path| (path, word.clone())));
+            let old = codec::to_json(offer);
+            let new = self.means.as_ref().map(|means| Offer { aw_quic: Some(means.offer()), ..offer.clone() });
+            let new = new.map(|offer| codec::to_json(&offer));
+            for path in offered {
+                let speaks = self.targets.get(&path).is_some_and(|target| target.quic);
+                let word = new.as_ref().filter(|_| speaks).unwrap_or(&old);
+                self.messages.push_back((path, word.clone()));
+            }
         }
+        self.quic_timeout(now);
         for path in stalled {
             self.fail(path, Failure::Stalled);
         }
@@ -309,8 +333,10 @@ impl Sender {
         if let Some(ask) = self.asks.pop_front() {
             return Some(ask);
         }
-        let (at, len) = self.blocks.next_read()?;
-        Some(Ask::Read { at, len })
+        if let Some((at, len)) = self.blocks.next_read() {
+            return Some(Ask::Read { at, len });
+        }
+        self.quic_ask()
     }
 
     /// Work for streams.
@@ -330,6 +356,11 @@ impl Sender {
 
     /// Writes chunks that are due, until there are none or `out` is full. Says whether it wrote any.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut impl Outbox) -> bool {
+        let quic = self.quic_transmit(now, out);
+        self.chunks(now, out) || quic
+    }
+
+    fn chunks(&mut self, now: Instant, out: &mut impl Outbox) -> bool {
         let (Some(offer), window) = (&self.offer, self.window) else { return false };
         let mut wrote = false;
         for (path, target) in &mut self.targets {
@@ -378,7 +409,7 @@ impl Sender {
         let offer = self.offer.as_ref().filter(|_| !self.over)?;
         let open = self.targets.values().filter(|target| target.is_open());
         let ticks = open.map(|target| target.next_tick(self.window, offer.total_chunks));
-        ticks.chain([(self.tell_at, "progress is told")]).min_by_key(|(at, _)| *at)
+        ticks.chain(self.quic_next()).chain([(self.tell_at, "progress is told")]).min_by_key(|(at, _)| *at)
     }
 
     // ---- inside -------------------------------------------------------------------------------------------------
@@ -417,7 +448,9 @@ impl Sender {
         self.blocks = Blocks::new(total_bytes);
         self.targets.values_mut().filter(|target| target.is_open()).for_each(|target| {
             let name = std::mem::take(&mut target.name);
+            let quic = target.quic;
             *target = Target::new(now, &name);
+            target.quic = quic;
         });
         self.handle_timeout(now);
     }
@@ -448,6 +481,7 @@ impl Sender {
     fn end(&mut self, path: Path, phase: Phase, fate: Fate) {
         let Some(target) = self.targets.get_mut(&path).filter(|target| target.is_open()) else { return };
         target.phase = phase;
+        target.giver = None;
         let pipe = match target.pipe {
             Pipe::Dialling(stream) | Pipe::Paired { stream, .. } => Some(stream),
             Pipe::Idle | Pipe::Over => None,
@@ -489,6 +523,7 @@ impl Sender {
         let Some(offer) = &self.offer else { return };
         for (path, target) in self.targets.iter().filter(|(_, target)| target.phase == Phase::Serving) {
             let transport = match target.carrier {
+                _ if target.giver.is_some() => Transport::Quic,
                 Some(_) => Transport::Tcp,
                 None if np1::is_tunnel(path.remote) => Transport::Steam,
                 None => Transport::Udp,

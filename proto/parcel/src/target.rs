@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use seam::StreamId;
 
+use crate::quic::Giver;
 use crate::rate::Rate;
 use crate::words::Feedback;
 use crate::{Failure, Offer};
@@ -67,6 +68,10 @@ pub(crate) struct Target {
     pub(crate) carrier: Option<Carrier>,
     pub(crate) pipe: Pipe,
     pub(crate) gave_up_tcp: bool,
+    /// It speaks the word `quic`; what serves it that way, and its key.
+    pub(crate) quic: bool,
+    pub(crate) giver: Option<Box<Giver>>,
+    pub(crate) peer: Option<[u8; 32]>,
     /// When it acknowledged.
     pub(crate) ready: Option<Instant>,
     pub(crate) rate: Rate,
@@ -96,6 +101,9 @@ impl Target {
             carrier: None,
             pipe: Pipe::Idle,
             gave_up_tcp: false,
+            quic: false,
+            giver: None,
+            peer: None,
             ready: None,
             rate: Rate::default(),
             starved: false,
@@ -199,7 +207,8 @@ impl Target {
 
     /// Whether chunks go to it.
     pub(crate) fn takes_chunks(&self) -> bool {
-        self.phase == Phase::Serving && self.carrier.is_none() && !self.verifying
+        let carried = self.carrier.is_some() || self.giver.is_some();
+        self.phase == Phase::Serving && !carried && !self.verifying
     }
 
     /// The chunk to be sent next.
@@ -264,7 +273,7 @@ impl Target {
             (Phase::Offered { again }, _) => (*again, "an offer is repeated"),
             (Phase::Serving, _) if total == 0 => (self.nudge, "an offer of nothing is repeated"),
             (Phase::Serving, Some(Carrier { written: Some(at), .. })) => (self.stream_late(*at), "a stream is late"),
-            (Phase::Serving, None) if !self.verifying => {
+            (Phase::Serving, None) if self.takes_chunks() => {
                 if !self.starved && self.next_chunk(window, total).is_some() {
                     (self.turn, "chunks are sent")
                 } else if self.base == total {

@@ -182,3 +182,58 @@ fn a_path_that_is_dead_for_a_while_costs_that_while() {
     assert!(world.finish(MINUTE));
     assert!(world.has_all(0));
 }
+
+#[test]
+fn between_our_own_ends_it_goes_by_quic_and_old_receivers_of_the_same_offer_get_chunks() {
+    for (seed, loss) in [(1, 0.0), (2, 0.05), (3, 0.3)] {
+        let mut world = World::new(save(3_000_000), &[far(0), far(1), far(2)], wire(loss), seed, true);
+        world.tcp = false;
+        world.speaks_quic(0);
+        world.speaks_quic(2);
+        assert!(world.finish(MINUTE * 5), "loss {loss}");
+        assert!((0..3).all(|n| world.has_all(n)), "loss {loss}: {:?}", fates(&world));
+        assert_eq!([0, 2].map(|n| world.ends[n].chunks), [0, 0]);
+        assert!(world.ends[1].chunks > 2_000);
+    }
+}
+
+#[test]
+fn one_end_that_does_not_speak_quic_is_enough_for_the_old_form() {
+    let mut world = World::new(save(300_000), &[far(0)], wire(0.0), 1, false);
+    world.ends[0].quic = true;
+    assert!(world.finish(MINUTE));
+    assert!(world.has_all(0) && world.ends[0].chunks > 0);
+    let mut world = World::new(save(300_000), &[far(0)], wire(0.0), 1, false);
+    world.speaks_quic(0);
+    world.ends[0].quic = false;
+    assert!(world.finish(MINUTE));
+    assert!(world.has_all(0) && world.ends[0].chunks > 0);
+}
+
+#[test]
+fn a_killed_sender_that_comes_back_sends_by_quic_only_what_is_missing() {
+    let slow = LinkConfig { rate: Some(50_000_000), ..wire(0.01) };
+    let mut world = World::new(save(20_000_000), &[far(0)], slow, 1, false);
+    world.speaks_quic(0);
+    world.run(MINUTE, |world| world.ends[0].receiver.as_ref().is_some_and(|r| r.progress().percent() >= 40));
+    world.killed = true;
+    assert!(world.run(MINUTE * 3, |world| world.ends[0].receiver.as_ref().is_some_and(|r| r.is_over())));
+    assert!(world.ends[0].disk.named.is_empty());
+    world.restart_sender();
+    world.speaks_quic(0);
+    world.ends[0].disk.written = 0;
+    assert!(world.finish(MINUTE * 5));
+    assert!(world.has_all(0));
+    assert!(world.ends[0].disk.written <= 12_500_000, "{}", world.ends[0].disk.written);
+}
+
+#[test]
+fn a_full_disk_under_quic_is_said_as_well() {
+    let mut world = World::new(save(3_000_000), &[far(0)], wire(0.0), 1, false);
+    world.speaks_quic(0);
+    world.ends[0].disk.room = Some(1_000_000);
+    assert!(world.finish(MINUTE));
+    assert_eq!(fates(&world).last(), Some(&Fate::Failed(Failure::GaveUp)));
+    assert!(world.ends[0].events.contains(&ReceiveEvent::Failed(Failure::Writing(Fault::Full))));
+    assert!(world.ends[0].disk.named.is_empty());
+}

@@ -1,5 +1,7 @@
 //! The words of a transfer.
 
+#![allow(clippy::unwrap_used, reason = "helpers of tests")]
+
 use anywire_parcel::{
     Done, Feedback, GaveUp, Kind, Misfit, Offer, OfferAck, OfferedFile, Pipe, SAVE_NAMES, TcpOffer, Word,
 };

@@ -288,7 +288,9 @@ impl Punch {
             Kind::Ack => self.ack(now, from, packet.payload),
             // Neither says more than that somebody sent it, and both can be forged.
             Kind::Connected | Kind::Keepalive => Ok(()),
-            Kind::Sealed | Kind::Signed | Kind::Plain | Kind::KeyExchange | Kind::Other(_) => Err(Refused::NotOurs),
+            Kind::Sealed | Kind::Signed | Kind::Plain | Kind::KeyExchange | Kind::Quic | Kind::Other(_) => {
+                Err(Refused::NotOurs)
+            }
         }
     }
 

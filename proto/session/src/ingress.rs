@@ -80,7 +80,7 @@ impl Session {
             Kind::Sealed => self.sealed(path, data, Protection::Sealed),
             Kind::Signed => self.sealed(path, data, Protection::Signed),
             Kind::Plain => self.plain(path, data),
-            Kind::KeyExchange | Kind::Other(_) => Err(Refused::NotOurs),
+            Kind::KeyExchange | Kind::Quic | Kind::Other(_) => Err(Refused::NotOurs),
         }
     }
 

@@ -36,7 +36,7 @@ pub(super) fn rule(case: &mut Case) -> Result<(), Wrong> {
     };
     let now = Instant::now();
     let from = Path::new(SocketId(0), SocketAddr::from((Ipv4Addr::LOCALHOST, 9)));
-    let intake = Intake { name: "lin".to_owned(), most_bytes: 1 << 20, tcp: None, first_stream: 0 };
+    let intake = Intake { name: "lin".to_owned(), most_bytes: 1 << 20, tcp: None, quic: None, first_stream: 0 };
     let made = Receiver::new(offer, from, intake, now);
     let mut receiver = made.map_err(|error| Wrong::Failed(error.to_string()))?;
     receiver.handle_answer(now, Answer::Created { upto: 0 });

@@ -24,7 +24,7 @@ struct Job {
     /// The block read next, counted from the first.
     next: u32,
     /// What is read, in order; `None` while it is being read.
-    ready: VecDeque<(u64, Option<Bytes>)>,
+    ready: VecDeque<(u64, usize, Option<Bytes>)>,
     listed: bool,
 }
 
@@ -83,7 +83,10 @@ impl Giver {
     /// What stands at `at`. Answers [`Ask::Read`].
     pub fn handle_data(&mut self, at: u64, data: &Bytes) {
         for job in self.jobs.values_mut() {
-            if let Some((_, slot)) = job.ready.iter_mut().find(|(place, slot)| *place == at && slot.is_none()) {
+            let wants = |(place, len, slot): &&mut (u64, usize, Option<Bytes>)| {
+                *place == at && *len == data.len() && slot.is_none()
+            };
+            if let Some((_, _, slot)) = job.ready.iter_mut().find(wants) {
                 *slot = Some(data.clone());
                 self.reading = self.reading.saturating_sub(1);
                 break;
@@ -196,18 +199,19 @@ impl Giver {
             let Wish::Blocks { first, count } = job.wish else {
                 if !job.listed {
                     job.listed = true;
-                    job.ready.push_back((0, Some(self.list.write().into())));
+                    job.ready.push_back((0, 0, Some(self.list.write().into())));
                 }
                 continue;
             };
             while job.next < count && held < READS {
                 let index = usize::try_from(first + job.next).unwrap_or(usize::MAX);
                 let Some(block) = self.list.blocks().get(index) else { break };
-                job.ready.push_back((block.at, None));
+                let len = usize::try_from(block.len).unwrap_or_default();
+                job.ready.push_back((block.at, len, None));
                 job.next += 1;
                 held += 1;
                 self.reading += 1;
-                self.asks.push_back(Ask::Read { at: block.at, len: usize::try_from(block.len).unwrap_or_default() });
+                self.asks.push_back(Ask::Read { at: block.at, len });
             }
         }
     }
@@ -220,7 +224,7 @@ impl Giver {
             let mut ended = Vec::new();
             for id in &self.order {
                 let Some(job) = self.jobs.get_mut(id) else { continue };
-                while let Some((_, Some(data))) = job.ready.front_mut() {
+                while let Some((_, _, Some(data))) = job.ready.front_mut() {
                     match self.tube.write(*id, data) {
                         None => {
                             ended.push((*id, false));
@@ -246,7 +250,7 @@ impl Giver {
                     self.tube.finish(id);
                 }
                 if let Some(job) = self.jobs.remove(&id) {
-                    let unread = job.ready.iter().filter(|(_, data)| data.is_none()).count();
+                    let unread = job.ready.iter().filter(|(_, _, data)| data.is_none()).count();
                     self.reading = self.reading.saturating_sub(unread);
                 }
                 self.order.retain(|own| *own != id);

@@ -20,8 +20,8 @@ use super::identity::{Identity, SetupError};
 const FAR: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), 4433);
 /// Datagrams the library writes at once.
 const BATCH: usize = 32;
-/// What a packet of ours is before the datagram: `NP1:Q`.
-pub(crate) const HEAD: [u8; 5] = *b"NP1:Q";
+/// What stands before the datagram in a packet of ours.
+pub(crate) const HEAD: [u8; np1::HEADER] = np1::header(np1::Kind::Quic);
 
 /// What happens on a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]

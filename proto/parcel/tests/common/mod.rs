@@ -9,10 +9,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use anywire_parcel::quic::{BLOCK, Block, BlockList};
 use anywire_parcel::{
     Answer, Ask, Fault, Hello, Intake, Kind, Measured, Offer, ReceiveEvent, Receiver, SAVE_NAMES, SendEvent, Sender,
     Shipment, Word, refusal,
 };
+use bytes::BytesMut;
 use netem::{Link, LinkConfig};
 use np1::Chunk;
 use seam::{ACCEPTED, Path, SocketId, StreamAsk, StreamEnd, StreamId, Until};
@@ -20,6 +22,8 @@ use sha2::{Digest, Sha256};
 
 pub(crate) const SID: u32 = 0x1234_5678;
 pub(crate) const TOKEN: &str = "00112233445566778899aabbccddeeff";
+/// What begins a packet of QUIC.
+const QUIC: &[u8] = b"NP1:Q";
 const DISK: Duration = Duration::from_millis(1);
 
 pub(crate) fn ms(n: u64) -> Duration {
@@ -69,7 +73,9 @@ impl Disk {
                 let files =
                     self.source.iter().map(|f| Measured { size: f.len() as u64, sha256: Sha256::digest(f).into() });
                 let sha256 = Sha256::digest(self.source.concat()).into();
-                vec![Answer::Measured { files: files.collect(), sha256, list: Arc::default() }]
+                let hash = |part: &[u8]| (u32::try_from(part.len()).unwrap(), *blake3::hash(part).as_bytes());
+                let list = Arc::new(BlockList::new(self.whole.chunks(BLOCK as usize).map(hash)));
+                vec![Answer::Measured { files: files.collect(), sha256, list }]
             }
             Ask::Read { .. } if self.changed => vec![Answer::Failed(Fault::Changed)],
             Ask::Read { at, len } => {
@@ -91,6 +97,26 @@ impl Disk {
                     self.partial[at as usize..at as usize + data.len()].copy_from_slice(&data);
                     vec![Answer::Written { at, len: data.len() }]
                 }
+            }
+            Ask::Look { list } => {
+                let here = |block: &Block| {
+                    let place = block.at as usize..block.at as usize + block.len as usize;
+                    *blake3::hash(&self.partial[place]).as_bytes() == block.hash
+                };
+                let blocks = list.blocks().iter().zip(0..).filter(|(block, _)| here(block)).map(|(_, n)| n).collect();
+                vec![Answer::Found { blocks }]
+            }
+            Ask::Keep { index, at, hash, data } => {
+                let good = *blake3::hash(&data).as_bytes() == hash;
+                if self.room.is_some_and(|room| self.written + data.len() > room) {
+                    self.answers.push_back((now + DISK, Answer::Failed(Fault::Full)));
+                    return;
+                }
+                if good {
+                    self.written += data.len();
+                    self.partial[at as usize..at as usize + data.len()].copy_from_slice(&data);
+                }
+                vec![Answer::Kept { index, good }]
             }
             Ask::Hash => {
                 let mut files: Vec<[u8; 32]> = self.split().iter().map(|(_, f)| Sha256::digest(f).into()).collect();
@@ -137,6 +163,8 @@ pub(crate) struct End {
     pub(crate) disk: Disk,
     pub(crate) events: Vec<ReceiveEvent>,
     pub(crate) dials: bool,
+    /// Speaks the word `quic`.
+    pub(crate) quic: bool,
     down: Link<(bool, Vec<u8>)>,
     up: Link<(bool, Vec<u8>)>,
     /// Takes nothing in.
@@ -183,6 +211,7 @@ pub(crate) fn shipment(files: usize, tcp: bool) -> Shipment {
         mods: Some(Vec::new()),
         tcp: tcp.then(|| (TOKEN.to_owned(), Some(29_471))),
         pipe: None,
+        quic: Some([4; 32]),
         first_stream: 0,
     }
 }
@@ -201,6 +230,7 @@ impl World {
                 disk: Disk::default(),
                 events: Vec::new(),
                 dials: tcp,
+                quic: false,
                 down: Link::new(config, dice.bytes()),
                 up: Link::new(config, dice.bytes()),
                 deaf: false,
@@ -225,6 +255,13 @@ impl World {
             accepted: 0,
             start: now,
         }
+    }
+
+    /// Receiver `n` speaks the word `quic`, and the sender knows it.
+    pub(crate) fn speaks_quic(&mut self, n: usize) {
+        self.ends[n].quic = true;
+        let path = self.ends[n].path;
+        self.sender.speaks_quic(path);
     }
 
     /// Another process of the same sender begins anew.
@@ -303,6 +340,13 @@ impl World {
                 ask => end.disk.ask(now, ask),
             }
         }
+        let mut out: Vec<(Path, Vec<u8>)> = Vec::new();
+        while receiver.poll_transmit(now, &mut out) {
+            quiet = false;
+        }
+        for (_, packet) in out {
+            end.up.push(now, (true, packet));
+        }
         while let Some(event) = receiver.poll_event() {
             end.events.push(event);
         }
@@ -377,6 +421,10 @@ impl World {
                 }
                 if !chunk {
                     Self::word(end, now, &packet);
+                } else if packet.starts_with(QUIC) {
+                    if let Some(receiver) = &mut end.receiver {
+                        receiver.handle_quic(now, BytesMut::from(&packet[np1::HEADER..]));
+                    }
                 } else if let Some(receiver) = &mut end.receiver {
                     end.chunks += 1;
                     if end.corrupt {
@@ -385,8 +433,10 @@ impl World {
                     let _ = receiver.handle_chunk(now, &Chunk::parse(&packet[np1::HEADER..]).unwrap());
                 }
             }
-            while let Some((_, json)) = end.up.pop(now) {
-                if !self.killed {
+            while let Some((packet, json)) = end.up.pop(now) {
+                if packet && !self.killed {
+                    self.sender.handle_quic(now, end.path, BytesMut::from(&json[np1::HEADER..]));
+                } else if !self.killed {
                     self.sender.handle_word(now, end.path, &Word::parse(&json).unwrap());
                 }
             }
@@ -419,7 +469,13 @@ impl World {
         let word = Word::parse(json).unwrap();
         if let (Word::Offer(offer), None) = (&word, &end.receiver) {
             let tcp = end.dials.then(|| SocketAddr::from(([192, 0, 2, 1], 29_471)));
-            let intake = Intake { name: end.name.clone(), most_bytes: 1 << 33, tcp, first_stream: 0 };
+            let intake = Intake {
+                name: end.name.clone(),
+                most_bytes: 1 << 33,
+                tcp,
+                quic: end.quic.then_some([5; 32]),
+                first_stream: 0,
+            };
             match Receiver::new(Offer::clone(offer), end.path, intake, now) {
                 Ok(receiver) => end.receiver = Some(receiver),
                 Err(_) => end.up.push(now, (false, refusal(offer.sid))),
