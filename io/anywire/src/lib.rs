@@ -22,12 +22,19 @@
 //! # }
 //! ```
 //!
-//! Of the wires, the lobby carries unreliable packets to everybody, which is what a netpunch game frame is. Reliable and
-//! targeted packets over it, and the other wires, answer that they are not available.
+//! Wires: [`OfflineTransport`] (alone, no socket), [`EnetTransport`] (stock ENet 1.3) and [`LobbyTransport`] (sealed UDP by
+//! join code). The others answer that this build does not carry them.
 
+mod drive;
+mod enet;
+mod links;
 mod lobby;
+mod offline;
+mod party;
 
-pub use lobby::{LobbyPeer, LobbyTransport};
+pub use enet::{ENET_PORT, EnetTransport};
+pub use lobby::LobbyTransport;
+pub use offline::OfflineTransport;
 pub use seam::{
     Channel, CloseReason, Delivery, Drive, Event, HostOptions, JoinOptions, Launch, LaunchRole, LinkStats, OpenError,
     Peer, PeerId, PeerState, Route, Secret, SelectError, SendError, Target, Transport, TransportKind, default_kind,
@@ -40,6 +47,8 @@ pub use seam::{
 /// [`OpenError::Unavailable`] for a wire this build does not carry.
 pub fn open(kind: TransportKind) -> Result<Box<dyn Transport>, OpenError> {
     match kind {
+        TransportKind::Offline => Ok(Box::new(OfflineTransport)),
+        TransportKind::Enet => Ok(Box::new(EnetTransport::default())),
         TransportKind::Lobby => Ok(Box::new(LobbyTransport::default())),
         other => Err(OpenError::Unavailable(other, "this build does not carry it".to_owned())),
     }

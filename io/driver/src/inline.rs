@@ -52,6 +52,22 @@ impl Inline {
         self.turn();
     }
 
+    /// Tells the session something in its next turn: many commands share one that way.
+    pub fn queue(&mut self, command: Command) {
+        self.commands.push_back(command);
+    }
+
+    /// Takes a turn, whatever waits to be read.
+    pub fn work(&mut self) {
+        self.turn();
+    }
+
+    /// Ends [`Inline::wait`] from any thread.
+    #[must_use]
+    pub fn wake(&self) -> net::Wake {
+        self.core.wake()
+    }
+
     /// Blocks until the session has something to do or `patience` is over.
     pub fn wait(&mut self, patience: Duration) {
         let now = Instant::now();

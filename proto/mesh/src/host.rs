@@ -107,6 +107,16 @@ impl Host {
         }
     }
 
+    pub(crate) fn local_frame_to(&mut self, out: &mut Out, to: &str, frame: Bytes) {
+        if self.relay_only {
+            return;
+        }
+        match self.find(out.now, to) {
+            Some((path, _)) => out.frame(Whose::Own, vec![path], Outgoing::Game(frame)),
+            None => out.stats.no_peer += 1,
+        }
+    }
+
     pub(crate) fn handle_frame(&mut self, out: &mut Out, from: Path, frame: Bytes) -> Result<(), Refused> {
         let Some(member) = self.members.get(&from) else { return Err(Refused::NotAllowed) };
         if !self.relay_only {

@@ -232,6 +232,22 @@ impl Joiner {
         }
     }
 
+    pub(crate) fn local_frame_to(&mut self, out: &mut Out, to: &str, frame: Bytes) {
+        let quiet = self.is_host_quiet(out.now);
+        let hop = if self.reach.has(to) || self.host.as_deref() == Some(to) {
+            self.hop(out.now, quiet, to)
+        } else {
+            Hop::None
+        };
+        match (hop, self.me.clone()) {
+            (Hop::Direct(path, _), Some(_)) => out.frame(Whose::Own, vec![path], Outgoing::Game(frame)),
+            (Hop::Wrapped { carrier, .. }, Some(from)) => {
+                out.frame(Whose::Own, vec![carrier], Outgoing::Envelope { to: to.into(), from, frame });
+            }
+            _ => out.stats.no_peer += 1,
+        }
+    }
+
     pub(crate) fn link_opened(&mut self, out: &mut Out, dial: &str, path: Path) {
         self.dials.ended(dial);
         if let Some(me) = self.me.clone()

@@ -50,6 +50,13 @@ pub enum Command {
     },
     /// A frame of the game in this process.
     Frame(Bytes),
+    /// The same for one player alone.
+    FrameTo {
+        /// Who, by name.
+        to: Arc<str>,
+        /// The frame.
+        data: Bytes,
+    },
     /// List the lobby publicly from now on, or no more.
     Publish(Option<Publish>),
     /// What this machine's router says of the lobby's port: the driver's word, not a player's.

@@ -335,6 +335,10 @@ impl Session {
             self.mesh.local_frame(now, frame.into());
             return self.pump();
         }
+        if let Command::FrameTo { to, data } = command {
+            self.mesh.local_frame_to(now, &to, data.into());
+            return self.pump();
+        }
         if let Command::PortMap(word) = command {
             self.port_map(word);
             return self.pump();
@@ -368,7 +372,11 @@ impl Session {
                         lobby.close(now);
                         self.unlist();
                     }
-                    Command::Log(_) | Command::Frame(_) | Command::Publish(_) | Command::PortMap(_) => {}
+                    Command::Log(_)
+                    | Command::Frame(_)
+                    | Command::FrameTo { .. }
+                    | Command::Publish(_)
+                    | Command::PortMap(_) => {}
                 }
             }
             Role::Joiner(side) => {
@@ -384,7 +392,7 @@ impl Session {
                     Command::Note(text) => lobby.note(now, &text),
                     Command::Quit => self.quit_joiner(),
                     Command::Kick { .. } => self.log("[join] only the host removes players".to_owned()),
-                    Command::Frame(_) | Command::Publish(_) | Command::PortMap(_) => {}
+                    Command::Frame(_) | Command::FrameTo { .. } | Command::Publish(_) | Command::PortMap(_) => {}
                 }
             }
         }
