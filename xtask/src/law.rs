@@ -35,6 +35,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("anywire", 8),
     ("anywire-master", 8),
     ("anywire-cli", 9),
+    ("anywire-demo", 9),
     ("anywire-bench", 10),
     ("anywire-world", 10),
     ("natlab", 10),

@@ -23,17 +23,20 @@
 //! ```
 //!
 //! Wires: [`OfflineTransport`] (alone, no socket), [`EnetTransport`] (stock ENet 1.3) and [`LobbyTransport`] (sealed UDP by
-//! join code). The others answer that this build does not carry them.
+//! join code). [`host_on`] puts one session on several of them. The others answer that this
+//! build does not carry them.
 
 mod drive;
 mod enet;
 mod links;
 mod lobby;
+mod multi;
 mod offline;
 mod party;
 
 pub use enet::{ENET_PORT, EnetTransport};
 pub use lobby::LobbyTransport;
+pub use multi::{HostWire, host_on};
 pub use offline::OfflineTransport;
 pub use seam::{
     Channel, CloseReason, Delivery, Drive, Event, HostOptions, JoinOptions, Launch, LaunchRole, LinkStats, OpenError,

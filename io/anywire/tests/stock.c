@@ -30,7 +30,7 @@ int main(int argc, char **argv) {
         host = enet_host_create(NULL, 1, 0, 0, 0);
         enet_address_set_host(&address, "127.0.0.1");
         address.port = (enet_uint16) atoi(argv[2]);
-        if (!host || !enet_host_connect(host, &address, 0, (enet_uint32) strtoul(argv[3], NULL, 10))) return 2;
+        if (!host || !enet_host_connect(host, &address, 255, (enet_uint32) strtoul(argv[3], NULL, 10))) return 2;
     }
     fflush(stdout);
     for (int idle = 0; idle < 3000;) {

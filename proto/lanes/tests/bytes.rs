@@ -1,5 +1,6 @@
 //! The bytes of frames, control messages and marks: vectors, round trips, every truncation, hostile lengths.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "test helpers")]
+#![allow(clippy::disallowed_methods, reason = "virtual time begins at a real instant")]
 
 use std::path::Path;
 use std::time::Instant;

@@ -1,5 +1,6 @@
 //! Two ends over a seeded wire in virtual time, which jumps exactly to the next deadline.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, clippy::expect_used, reason = "test helpers")]
+#![allow(clippy::disallowed_methods, reason = "virtual time begins at a real instant")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};

@@ -177,7 +177,12 @@ impl Party {
             Mark::ToAllBut(id) => id,
             Mark::From(_) => return,
         };
-        let others = self.players.iter().filter(|(id, player)| **id != from && **id != but && player.speaks);
+        // Who has links of its own to others sends to them itself; a copy by way of the host would break their order.
+        let own_links = self.players.get(&from).is_some_and(|player| player.linked);
+        let others = self
+            .players
+            .iter()
+            .filter(|(id, player)| **id != from && **id != but && player.speaks && !(own_links && player.linked));
         let keys = others.filter_map(|(_, player)| player.via).collect();
         self.pass_on(from, &packet, keys);
         if but != PeerId::HOST {

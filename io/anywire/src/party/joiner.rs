@@ -125,11 +125,7 @@ impl Party {
             return;
         }
         match control {
-            Control::Welcome { you, players } => {
-                if you != PeerId::HOST {
-                    self.welcome(key, you, players);
-                }
-            }
+            Control::Welcome { you, players } if you != PeerId::HOST => self.welcome(key, you, players),
             Control::Refused(why, text) => self.refused(key, why, text),
             Control::Joined(player) if self.state == PeerState::Connected => {
                 self.meet(None, player);
