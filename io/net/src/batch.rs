@@ -10,12 +10,14 @@ use crate::{SendErrors, UdpSocket};
 
 /// Bytes of one batch.
 const CAPACITY: usize = 256 << 10;
+/// Bytes of a small one: several of the largest frames, and some for a socket that says a word or two.
+const CAPACITY_SMALL: usize = 16 << 10;
 /// System calls of one batch, at most.
 const RUNS: usize = 1024;
 /// Largest datagram UDP carries over IPv4; also the limit of one run.
 const LARGEST: usize = 65_507;
 
-/// Datagrams on their way out: at most 256 KiB and 1,024 runs. Each is written once, where the kernel reads it. A
+/// Datagrams on their way out: at most 256 KiB (16 KiB in a small batch) and 1,024 runs. Each is written once, where the kernel reads it. A
 /// datagram to the same address as the one before and of the same size joins its run, which leaves in one call; a shorter
 /// one joins too and ends the run.
 ///
@@ -46,10 +48,20 @@ impl SendBatch {
     /// An empty batch for `socket`.
     #[must_use]
     pub fn new(socket: &UdpSocket) -> Self {
+        Self::with_capacity(socket, CAPACITY)
+    }
+
+    /// An empty batch of 16 KiB, for one of many sockets. Longer datagrams are dropped and counted.
+    #[must_use]
+    pub fn small(socket: &UdpSocket) -> Self {
+        Self::with_capacity(socket, CAPACITY_SMALL)
+    }
+
+    fn with_capacity(socket: &UdpSocket, capacity: usize) -> Self {
         Self {
-            buffer: vec![0; CAPACITY].into_boxed_slice(),
+            buffer: vec![0; capacity].into_boxed_slice(),
             used: 0,
-            runs: Vec::with_capacity(64),
+            runs: Vec::new(),
             next: 0,
             segments: socket.max_segments(),
             oversize: 0,
@@ -145,7 +157,7 @@ impl Run {
 
 impl Outbox for SendBatch {
     fn datagram(&mut self, path: Path, len: usize, fill: impl FnOnce(&mut [u8]) -> usize) -> bool {
-        if len > LARGEST {
+        if len > LARGEST.min(self.buffer.len()) {
             self.oversize += 1;
             return true;
         }

@@ -10,6 +10,9 @@ use seam::SocketId;
 
 use crate::UdpSocket;
 
+/// Sockets with this number and higher ones have no place in [`Ready`]; [`Poller::ready_beyond`] names them.
+pub const FIRST_BEYOND: u16 = 32;
+
 const WAKE: Token = Token(usize::MAX);
 
 /// One thread's wait.
@@ -82,12 +85,12 @@ impl Poller {
         self.wake.clone()
     }
 
-    /// Waits for datagrams at `socket`, whose number is below 32, from now on.
+    /// Waits for datagrams at `socket` from now on.
     ///
     /// # Errors
     /// The operating system's refusal.
     pub fn add(&mut self, socket: &mut UdpSocket) -> io::Result<()> {
-        let token = token(socket.id())?;
+        let token = token(socket.id());
         self.poll.registry().register(&mut socket.io, token, Interest::READABLE)
     }
 
@@ -98,8 +101,18 @@ impl Poller {
     /// The operating system's refusal.
     pub fn want_writable(&mut self, socket: &mut UdpSocket, want: bool) -> io::Result<()> {
         let interest = if want { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
-        let token = token(socket.id())?;
+        let token = token(socket.id());
         self.poll.registry().reregister(&mut socket.io, token, interest)
+    }
+
+    /// The sockets from [`FIRST_BEYOND`] on at which datagrams waited when the last wait ended. When many are ready, some are
+    /// named by the next wait.
+    pub fn ready_beyond(&self) -> impl Iterator<Item = SocketId> {
+        let readable = self.events.iter().filter(|event| event.is_readable() || event.is_error());
+        readable
+            .filter_map(|event| u16::try_from(event.token().0).ok())
+            .filter(|number| *number >= FIRST_BEYOND)
+            .map(SocketId)
     }
 
     /// Waits until something is ready or `until` has come (at once when it is past; for ever when it is `None`). Never
@@ -137,6 +150,6 @@ fn bit(id: SocketId) -> u32 {
     1_u32.checked_shl(u32::from(id.0)).unwrap_or(0)
 }
 
-fn token(id: SocketId) -> io::Result<Token> {
-    if id.0 < 32 { Ok(Token(usize::from(id.0))) } else { Err(io::Error::from(io::ErrorKind::InvalidInput)) }
+fn token(id: SocketId) -> Token {
+    Token(usize::from(id.0))
 }

@@ -232,6 +232,12 @@ impl Joiner {
         self.host == Some(path)
     }
 
+    /// Whether the host can take part in guessing a port.
+    #[must_use]
+    pub fn host_guesses(&self) -> bool {
+        self.words.guess
+    }
+
     /// Whether the host confirmed its version: game frames and mesh traffic flow only then.
     #[must_use]
     pub fn is_confirmed(&self) -> bool {

@@ -365,18 +365,20 @@ pub(crate) struct Words {
     pub(crate) roster: bool,
     pub(crate) resume: bool,
     pub(crate) again: bool,
+    /// Of the composer: this room carries the word for it.
+    pub(crate) guess: bool,
 }
 
 impl Words {
     /// The words this room knows, as they are offered.
     pub(crate) fn offer(extensions: bool) -> Vec<String> {
-        if extensions { ["roster", "resume", "again"].map(str::to_owned).to_vec() } else { Vec::new() }
+        if extensions { ["roster", "resume", "again", "guess"].map(str::to_owned).to_vec() } else { Vec::new() }
     }
 
     /// The known words among those offered by the other end.
     pub(crate) fn read(offered: &[String], extensions: bool) -> Self {
         let has = |word: &str| extensions && offered.iter().take(WORDS_MAX).any(|offer| offer == word);
-        Self { roster: has("roster"), resume: has("resume"), again: has("again") }
+        Self { roster: has("roster"), resume: has("resume"), again: has("again"), guess: has("guess") }
     }
 }
 

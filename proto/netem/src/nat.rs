@@ -11,8 +11,9 @@ use seam::Dice;
 
 /// Most mappings of one box; a new one then takes the place of the one unused longest.
 const MAPPINGS_MAX: usize = 4096;
-/// Most remotes one mapping remembers having sent to; the one unused longest goes.
-const REMOTES_MAX: usize = 256;
+/// Most remotes one mapping remembers having sent to; the one unused longest goes. A router holds one entry for each, and
+/// small ones hold as many in all.
+const REMOTES_MAX: usize = 4096;
 /// Ports below this are never handed out.
 const PORT_MIN: u16 = 1024;
 
@@ -91,7 +92,7 @@ struct Mapping {
     remotes: BTreeMap<SocketAddr, Instant>,
 }
 
-/// One box. At most 4,096 mappings, each with at most 256 remembered remotes.
+/// One box. At most 4,096 mappings, each with at most 4,096 remembered remotes.
 #[derive(Clone, Debug)]
 pub struct Nat {
     config: NatConfig,

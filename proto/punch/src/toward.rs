@@ -30,6 +30,21 @@ pub(crate) fn guesses(observed: SocketAddr) -> impl Iterator<Item = (SocketAddr,
     (1..=GUESSES).filter_map(next)
 }
 
+/// Ports of a stride: 32 datagrams every 200 ms, 640 in all.
+pub(crate) const STRIDES: u16 = 32;
+
+/// Every `step`-th port after `observed`, in the order in which they are punched toward. Say the router of the end that
+/// takes step 2 has given out `a` ports since it was observed, and the other's `b`: the i-th datagram of that end goes from
+/// its port a + i to the other's port 2i - 1, the j-th of the other from b + j to j. For i = a + b + 1 and j = 2a + b + 1 they
+/// come from and go to each other.
+pub(crate) fn strides(observed: SocketAddr, step: u16) -> impl Iterator<Item = (SocketAddr, Duration)> {
+    let port = move |n: u16| {
+        let ahead = n.saturating_mul(step).saturating_sub(step.saturating_sub(1));
+        Some((SocketAddr::new(observed.ip(), observed.port().checked_add(ahead)?), GUESS_FOR))
+    };
+    (1..=STRIDES).filter_map(port)
+}
+
 const INTERVAL: Duration = Duration::from_millis(200);
 /// Tokens of addresses left alone, whose answers are still under way.
 const FINISHED_MAX: usize = 64;

@@ -22,12 +22,14 @@ use seal::{OVERHEAD, Opener, Sealer, SessionKey};
 use seam::{Path, Reply, RequestId};
 
 use crate::egress::Body;
+use crate::guess::Guess;
 use crate::obstacle::Master;
 use crate::relay::{Heard, Relays};
 use crate::rooms::lobby_path;
 use crate::session::{Role, Session};
+use crate::tunnel::Tunnel;
 use crate::ways::{Act, Class, Ways};
-use crate::{Event, Via};
+use crate::{Event, LOBBY, Via};
 
 /// The message that tries a path.
 const WAY: &[u8] = br#"{"t":"aw_way"}"#;
@@ -36,7 +38,7 @@ const KNOCK_AFTER: Duration = Duration::from_millis(200);
 /// When an old program first knocks (netpunch wire, section 11.2).
 const OLD_KNOCK_AFTER: Duration = Duration::from_secs(4);
 /// A joiner on a relay goes on knocking for this long, so that the host goes on punching.
-const KNOCK_ON_FOR: Duration = Duration::from_secs(6);
+pub(crate) const KNOCK_ON_FOR: Duration = Duration::from_secs(6);
 /// How long a lost host is knocked for.
 const KNOCK_AGAIN_FOR: Duration = Duration::from_secs(30);
 /// A path is tried for this long, with a message this often.
@@ -66,6 +68,8 @@ pub(crate) struct Reach {
     opener: Opener,
     pub(crate) relays: Relays,
     pub(crate) ways: Ways,
+    pub(crate) tunnel: Tunnel,
+    pub(crate) guess: Guess,
     requests: BTreeMap<RequestId, RequestId>,
     knock_at: Option<Instant>,
     knock_until: Option<Instant>,
@@ -79,8 +83,28 @@ pub(crate) struct Reach {
     /// The master took a knock.
     knocked: bool,
     trouble: Option<String>,
+    /// The way that was told last.
+    told: Option<Via>,
     /// The host was seen punching, or bound its end of a relay.
     host_came: bool,
+}
+
+impl Reach {
+    /// Whether the host's own addresses are dialled beside the path in use.
+    pub(crate) fn is_looking(&self) -> bool {
+        self.direct.is_some()
+    }
+
+    /// They are from now on, and the host is knocked for.
+    pub(crate) fn look_for(&mut self, now: Instant, dial: Option<DialId>) {
+        self.direct = dial.or(self.direct);
+        (self.knock_at, self.knock_until) = (Some(now + KNOCK_AFTER), Some(now + KNOCK_ON_FOR));
+    }
+
+    /// The way that was told last.
+    pub(crate) fn told(&self) -> Option<Via> {
+        self.told
+    }
 }
 
 impl Session {
@@ -112,6 +136,8 @@ impl Session {
             opener: Opener::new(&key),
             relays: Relays::default(),
             ways: Ways::default(),
+            tunnel: Tunnel::new(&url, now),
+            guess: Guess::default(),
             requests: BTreeMap::new(),
             knock_at: (!is_host).then(|| now + pause),
             knock_until: None,
@@ -122,6 +148,7 @@ impl Session {
             repeated: None,
             knocked: false,
             trouble: None,
+            told: None,
             host_came: false,
         }));
         self.reach_timeout();
@@ -154,6 +181,8 @@ impl Session {
         for path in due {
             self.egress.payload(vec![path], Body::Message(WAY.to_vec()));
         }
+        self.step_tunnel();
+        self.guess_timeout();
     }
 
     pub(crate) fn reach_deadline(&self) -> Option<(Instant, &'static str)> {
@@ -163,7 +192,9 @@ impl Session {
             reach.client.poll_timeout(),
             reach.relays.poll_timeout(),
             reach.ways.poll_timeout(),
+            reach.guess.poll_timeout(),
             tries,
+            self.tunnel_deadline(),
             reach.knock_at.map(|at| (at, "the first knock")),
             reach.knock_until.map(|at| (at, "the last knock")),
         ]
@@ -187,6 +218,8 @@ impl Session {
     /// Whether the reply was the master's client's.
     pub(crate) fn reach_reply(&mut self, id: RequestId, reply: Reply) -> Option<Reply> {
         let now = self.now;
+        let reply = self.tunnel_reply(id, reply)?;
+        let reply = self.guess_reply(id, reply)?;
         let Some(reach) = &mut self.reach else { return Some(reply) };
         let Some(own) = reach.requests.remove(&id) else { return Some(reply) };
         reach.client.handle_reply(now, own, reply);
@@ -201,9 +234,7 @@ impl Session {
             self.on_master(event);
         }
         moved |= self.pump_ways();
-        while let Some((to, bytes)) = self.reach.as_mut().and_then(|reach| reach.relays.poll()) {
-            self.egress.packet(lobby_path(to), bytes);
-        }
+        self.flush_asks();
         while let Some((own, request)) = self.reach.as_mut().and_then(|reach| reach.client.poll_request()) {
             let id = self.request(request);
             if let Some(reach) = &mut self.reach {
@@ -211,6 +242,12 @@ impl Session {
             }
         }
         moved
+    }
+
+    fn flush_asks(&mut self) {
+        while let Some((to, bytes)) = self.reach.as_mut().and_then(|reach| reach.relays.poll()) {
+            self.egress.packet(to, bytes);
+        }
     }
 
     // ---- the master ---------------------------------------------------------------------------------------------
@@ -227,7 +264,7 @@ impl Session {
                 if let Role::Joiner(side) = &self.role
                     && let Some(host) = side.profile().cloned()
                 {
-                    self.guess(&host);
+                    self.count_up(&host);
                 }
                 self.granted(&grants, End::Joiner);
             }
@@ -268,14 +305,14 @@ impl Session {
         let strangers: Vec<SocketAddr> =
             targets.into_iter().filter(|target| !self.is_known(lobby_path(*target))).collect();
         if !strangers.is_empty() {
-            self.guess(&profile);
+            self.count_up(&profile);
         }
         self.punch.punch_toward(now, strangers);
         self.granted(grants, End::Host);
     }
 
     /// The other router changes its ports and the own one does not: perhaps it only counts them up.
-    fn guess(&mut self, other: &Profile) {
+    fn count_up(&mut self, other: &Profile) {
         let wanted = match &self.role {
             Role::Host(side) => side.config.guess,
             Role::Joiner(side) => side.config.guess && side.dialling().is_some(),
@@ -296,6 +333,7 @@ impl Session {
                 self.dial_relay(other_end);
             }
         }
+        self.step_tunnel();
     }
 
     /// Dials the host through a relay, beside its own addresses.
@@ -327,17 +365,28 @@ impl Session {
     pub(crate) fn through_relay(&mut self, path: Path, data: &[u8]) -> Option<(Path, usize)> {
         let now = self.now;
         let Some(reach) = &mut self.reach else { return Some((path, 0)) };
-        match reach.relays.handle(now, path.remote, data) {
+        match reach.relays.handle(now, path, data) {
             Heard::Not => Some((path, 0)),
             Heard::Taken => None,
-            Heard::Data { skip, from } => Some((Path::new(path.socket, from), skip)),
-            Heard::Bound { other_end, other, again } => {
+            Heard::Proving { other_end } => {
+                // Behind the proof, which the relay reads first, this is no stranger's any more: what was sent from the
+                // new address until now goes out again without waiting for the relay's yes.
+                self.flush_asks();
+                let other_end = lobby_path(other_end);
+                self.egress.payload(vec![other_end], Body::Message(WAY.to_vec()));
+                if let Some(since) = now.checked_sub(REPEAT_FOR) {
+                    self.egress.again(since, other_end, other_end);
+                }
+                None
+            }
+            Heard::Data { skip, from } => Some((lobby_path(from), skip)),
+            Heard::Bound { other_end, other, again, returned } => {
                 if let Some(session) = rendezvous::shared::session_of(other_end)
                     && let Some(at) = reach.relays.shared_at(session)
                 {
                     self.egress.relay(session, at);
                 }
-                if other {
+                if other.is_bound() {
                     reach.client.both_bound();
                     reach.host_came = true;
                 }
@@ -351,6 +400,11 @@ impl Session {
                     self.egress.payload(vec![other_end], Body::Message(WAY.to_vec()));
                     self.repeat(other_end);
                 }
+                self.tell_change();
+                if returned {
+                    self.observe_now();
+                    self.look_for_direct();
+                }
                 None
             }
         }
@@ -361,6 +415,9 @@ impl Session {
     pub(crate) fn seen(&mut self, path: Path) {
         let now = self.now;
         let Role::Joiner(side) = &self.role else { return };
+        if path.socket != LOBBY {
+            return;
+        }
         let Some(dial) = side.dialling().or_else(|| self.reach.as_ref().and_then(|reach| reach.direct)) else { return };
         let Some(reach) = &mut self.reach else { return };
         if reach.relays.is_relay(path.remote) || reach.seen.contains(&path.remote) || side.host == Some(path) {
@@ -475,6 +532,7 @@ impl Session {
     fn drop_way(&mut self, path: Path) {
         let now = self.now;
         self.release(path);
+        self.guess_dropped(path);
         if let Some(reach) = &mut self.reach {
             reach.relays.set_in_use(now, path.remote, false);
         }
@@ -493,6 +551,9 @@ impl Session {
         self.egress.redirect(old, new);
         if let Some(since) = now.checked_sub(Duration::from_secs(1)) {
             self.egress.again(since, old, new);
+        }
+        if old.socket != new.socket {
+            self.guess_dropped(old);
         }
     }
 
@@ -519,6 +580,7 @@ impl Session {
         let is_joiner = matches!(self.role, Role::Joiner(_));
         self.punch.met(path.remote);
         self.hold(path, is_joiner);
+        self.guess_proved(primary, path);
         self.pump_ways();
         true
     }
@@ -527,18 +589,28 @@ impl Session {
         let now = self.now;
         match act {
             Act::Switch { from, to, since } => self.switched(from, to, since),
+            Act::Suspect { primary, heard } => {
+                if let Some(reach) = &mut self.reach {
+                    reach.relays.ask_now(now);
+                }
+                // The last thing heard was sent half a round trip before, and what was sent back since then may be lost.
+                let trip = self.punch.stats(primary).and_then(|stats| stats.rtt).unwrap_or(UNDER_WAY);
+                let since = heard.checked_sub(trip.min(UNDER_WAY)).unwrap_or(heard);
+                self.copy_to_others(primary, since);
+            }
             Act::Doubt { primary, since } => {
                 if let Some(reach) = &mut self.reach {
                     reach.relays.ask_now(now);
                 }
-                let mut to = vec![primary];
-                if let Some(reach) = &self.reach {
-                    reach.ways.spread(now, &mut to);
-                }
                 let since = since.checked_sub(UNDER_WAY).unwrap_or(since);
-                for other in to.into_iter().filter(|path| *path != primary) {
-                    self.egress.again(since, primary, other);
+                // If the other end moved, the relay has learned where to only since the first copies.
+                let all = self.reach.as_ref().map(|reach| reach.ways.all_of(primary)).unwrap_or_default();
+                for path in all {
+                    if self.is_relayed(path) {
+                        self.egress.again(since, path, path);
+                    }
                 }
+                self.copy_to_others(primary, since);
             }
             Act::Recovered { primary, since } => {
                 let since = since.checked_sub(UNDER_WAY).unwrap_or(since);
@@ -559,6 +631,17 @@ impl Session {
         }
     }
 
+    /// What the primary was sent since then goes on the player's other paths as well.
+    fn copy_to_others(&mut self, primary: Path, since: Instant) {
+        let mut to = vec![primary];
+        if let Some(reach) = &self.reach {
+            reach.ways.spread(self.now, &mut to);
+        }
+        for other in to.into_iter().filter(|path| *path != primary) {
+            self.egress.again(since, primary, other);
+        }
+    }
+
     /// Another path of a player is its primary from now on: rooms follow, and both paths stay held.
     fn switched(&mut self, from: Path, to: Path, since: Instant) {
         let now = self.now;
@@ -574,7 +657,11 @@ impl Session {
         self.egress.redirect(from, to);
         let since = since.checked_sub(UNDER_WAY).unwrap_or(since);
         self.egress.again(since, from, to);
-        let kind = if self.is_relayed(to) { "a relay" } else { "a direct path" };
+        let kind = match (self.is_relayed(to), self.is_stream(to)) {
+            (true, true) => "TCP through the master",
+            (true, false) => "a relay",
+            (false, _) => "a direct path",
+        };
         self.log(format!("[net] {} is reached by {kind} now", to.remote));
         self.won(to);
     }
@@ -583,9 +670,13 @@ impl Session {
     pub(crate) fn won(&mut self, path: Path) {
         let Some(via) = self.via(path) else { return };
         let after = self.now.saturating_duration_since(self.dialled_at);
-        let family = if path.remote.is_ipv6() && via != Via::Relay { "v6" } else { "v4" };
+        let family = if path.remote.is_ipv6() && !matches!(via, Via::Relay | Via::Tcp) { "v6" } else { "v4" };
+        if let Some(reach) = &mut self.reach {
+            reach.told = Some(via);
+        }
         self.log(format!("[race] WON on {family} via {via} after {} ms", after.as_millis()));
         self.push(Event::Won { via, after });
+        self.guess_won(path);
     }
 
     // ---- the joiner's dials -------------------------------------------------------------------------------------
@@ -614,9 +705,6 @@ impl Session {
 
     /// A path opened while another is in use. Old hosts do not know a player by two: they never answer the trial.
     pub(crate) fn another_way(&mut self, id: DialId, path: Path) {
-        let now = self.now;
-        let Role::Joiner(side) = &self.role else { return };
-        let host = side.host;
         let Some(reach) = &mut self.reach else { return };
         if reach.direct == Some(id) {
             reach.direct = None;
@@ -627,6 +715,15 @@ impl Session {
         } else {
             return;
         }
+        self.try_way(path);
+    }
+
+    /// Tries a path to the host beside the one in use.
+    pub(crate) fn try_way(&mut self, path: Path) {
+        let now = self.now;
+        let Role::Joiner(side) = &self.role else { return };
+        let host = side.host;
+        let Some(reach) = &mut self.reach else { return };
         if host.is_none() || host == Some(path) || reach.ways.primary_of(path).is_some() {
             return;
         }
@@ -668,6 +765,7 @@ impl Session {
             knocked: reach.knocked,
             trouble: reach.trouble.as_deref(),
             host_came: reach.host_came,
+            tunnel: reach.tunnel.fate(),
         })
     }
 
@@ -675,22 +773,13 @@ impl Session {
     pub(crate) fn via(&self, path: Path) -> Option<Via> {
         let Role::Joiner(side) = &self.role else { return None };
         if self.is_relayed(path) {
-            return Some(Via::Relay);
+            return Some(if self.is_stream(path) { Via::Tcp } else { Via::Relay });
         }
-        side.profile().map(|host| via_of(host, path.remote))
-    }
-}
-
-/// Which of a host's addresses this is.
-fn via_of(host: &Profile, at: SocketAddr) -> Via {
-    let is = |candidate: Option<std::net::SocketAddrV4>| candidate.map(SocketAddr::V4) == Some(at);
-    let [vpn, vpn2] = host.vpn;
-    match () {
-        () if is(vpn) || is(vpn2) => Via::Vpn,
-        () if is(host.lan) => Via::Lan,
-        () if is(host.public) => Via::Public,
-        () if at.is_ipv6() => Via::V6,
-        () => Via::Seen,
+        let met = self.reach.as_ref().is_some_and(|reach| reach.guess.is_met(path));
+        side.profile().map(|host| match Via::of(host, path.remote) {
+            Via::Seen | Via::Public if met => Via::Guessed,
+            via => via,
+        })
     }
 }
 

@@ -41,7 +41,7 @@ const RENEW_EVERY: Duration = Duration::from_secs(3);
 /// How long a binding is asked for after its last grant while nobody uses it.
 const ASK_FOR: Duration = Duration::from_secs(15);
 /// A router that moved us is noticed by several paths at once; they ask together.
-const ASK_GAP: Duration = Duration::from_millis(100);
+const ASK_GAP: Duration = Duration::from_millis(30);
 
 /// A relay that answers no datagram for this long, in which it was asked this often, is asked through the tunnel. A round
 /// trip to the farthest master takes half as long, and two lost datagrams are not yet a network without UDP.
@@ -57,6 +57,8 @@ pub(crate) enum Heard {
     Not,
     /// Something between the relay and us, or nothing of use.
     Taken,
+    /// A relay in use asked for a proof, which is on its way: it has seen us at another address.
+    Proving { other_end: SocketAddr },
     /// From the other end: how many bytes stand before its datagram, and the address that stands for it.
     Data { skip: usize, from: SocketAddr },
     /// Our end is bound; `other` tells of theirs, `again` that it was bound before and that the relay has just learned
@@ -236,6 +238,10 @@ impl Relays {
                     binding.returning = binding.leg == Leg::Tunnel;
                     binding.ask_all(now, self.tunnel, &mut self.out);
                     binding.next = now + binding.pause().min(ASK_EVERY);
+                    let moved = binding.in_use && binding.proving && binding.leg == Leg::Datagrams;
+                    if let Some(other_end) = binding.other_end().filter(|_| moved) {
+                        return Heard::Proving { other_end };
+                    }
                 }
                 Heard::Taken
             }
@@ -324,7 +330,7 @@ impl Relays {
         for binding in self.by_grant.values_mut() {
             binding.entered = None;
         }
-        self.into_tunnel(now, blocked);
+        self.enter_tunnel(now, blocked);
     }
 
     /// The tunnel is gone. What was bound through it is asked for by datagram until there is another.
@@ -341,7 +347,7 @@ impl Relays {
     }
 
     /// Binds what is starved through the tunnel. Of a session that is granted twice one binding is enough.
-    pub(crate) fn into_tunnel(&mut self, now: Instant, blocked: bool) {
+    pub(crate) fn enter_tunnel(&mut self, now: Instant, blocked: bool) {
         let shared: Vec<[u8; 16]> =
             self.by_grant.values().filter(|binding| !binding.old).map(|binding| binding.grant.id).collect();
         for binding in self.by_grant.values_mut().filter(|binding| binding.is_starved(now, blocked)) {

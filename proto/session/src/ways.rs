@@ -7,7 +7,8 @@
 //!
 //! ```text
 //! better path proved ──> switch, and copies on the old one for OVERLAP
-//! primary silent for longer than its habit ──> doubt: probes, and copies on the others
+//! primary silent for one and a half times its habit ──> suspicion: copies on the others
+//!      and for three times ──> doubt: probes, and all that was under way once more
 //!      heard again ──> as before        silent for DEAD, another one alive ──> switch
 //! ```
 //!
@@ -24,6 +25,8 @@ const OTHERS_MAX: usize = 3;
 const OVERLAP: Duration = Duration::from_millis(400);
 /// Silence after which another living path becomes the primary.
 const DEAD: Duration = Duration::from_millis(450);
+/// Silence that is never suspected.
+const SUSPICION_MIN: Duration = Duration::from_millis(30);
 /// Silence that is never doubted, and silence that always is: a path is probed every 2 s, and probed again at once
 /// when an answer stays away.
 const PATIENCE_MIN: Duration = Duration::from_millis(60);
@@ -52,6 +55,9 @@ pub(crate) enum Class {
 pub(crate) enum Act {
     /// The player is at `to` from now on; `from` stays open beside it. What was sent since `since` may be lost.
     Switch { from: Path, to: Path, since: Instant },
+    /// The primary is late, having been heard last at `heard`: what is sent goes on the others too from now on, and what it
+    /// may have lost by now is to be repeated there.
+    Suspect { primary: Path, heard: Instant },
     /// The primary may be dead: what was sent since `since` is to be repeated on the others.
     Doubt { primary: Path, since: Instant },
     /// The primary is alive after all: what was sent to it since `since` may be lost on either end's way to a relay.
@@ -85,12 +91,22 @@ struct Player {
     way: Way,
     /// Mean time between two authentic datagrams on the primary.
     habit: Duration,
+    /// Mean deviation from that.
+    jitter: Duration,
     others: BTreeMap<Path, Way>,
     overlap: Option<Instant>,
+    /// The primary is late.
+    suspected: bool,
     doubt: Option<Doubt>,
 }
 
 impl Player {
+    /// Silence that makes copies worth their bytes.
+    fn suspicion(&self) -> Duration {
+        let late = self.habit * 3 / 2 + self.jitter * 4 + Duration::from_millis(2);
+        late.clamp(SUSPICION_MIN, PATIENCE_MAX)
+    }
+
     fn patience(&self) -> Duration {
         (self.habit * 3 + Duration::from_millis(15)).clamp(PATIENCE_MIN, PATIENCE_MAX)
     }
@@ -101,7 +117,7 @@ impl Player {
 
     /// Whether copies go to the other paths.
     fn doubles(&self, now: Instant) -> bool {
-        self.doubt.is_some() || self.overlap.is_some_and(|until| now < until)
+        self.suspected || self.doubt.is_some() || self.overlap.is_some_and(|until| now < until)
     }
 
     /// The other path to prefer to the primary.
@@ -125,7 +141,15 @@ impl Ways {
     /// A player is at `path`.
     pub(crate) fn begin(&mut self, now: Instant, path: Path, class: Class) {
         let way = Way { class, heard: now, rested: now };
-        let player = Player { way, habit: Duration::from_secs(2), others: BTreeMap::new(), overlap: None, doubt: None };
+        let player = Player {
+            way,
+            habit: Duration::from_secs(2),
+            jitter: Duration::from_secs(1),
+            others: BTreeMap::new(),
+            overlap: None,
+            suspected: false,
+            doubt: None,
+        };
         self.players.entry(path).or_insert(player);
     }
 
@@ -143,6 +167,7 @@ impl Ways {
         self.primaries.remove(&new);
         player.way = Way { class, heard: now, rested: now };
         player.doubt = None;
+        player.suspected = false;
         for owner in self.primaries.values_mut().filter(|owner| **owner == old) {
             *owner = new;
         }
@@ -189,12 +214,15 @@ impl Ways {
         if path == primary {
             let pause = now.saturating_duration_since(player.way.heard);
             if authentic {
+                let off = pause.min(PATIENCE_MAX).abs_diff(player.habit);
+                player.jitter = (player.jitter * 7 + off) / 8;
                 player.habit = (player.habit * 7 + pause.min(PATIENCE_MAX)) / 8;
             } else if pause > player.habit * 4 {
                 // It was only quiet: less is expected of it.
                 player.habit = (player.habit + pause.min(PATIENCE_MAX)) / 2;
             }
             player.way.heard = now;
+            player.suspected = false;
             if let Some(doubt) = player.doubt.take() {
                 self.acts.push_back(Act::Recovered { primary, since: doubt.heard });
             }
@@ -205,6 +233,12 @@ impl Ways {
             way.heard = now;
         }
         self.step(now, primary);
+    }
+
+    /// Every path of a player, the primary first.
+    pub(crate) fn all_of(&self, primary: Path) -> Vec<Path> {
+        let others = self.players.get(&primary).into_iter().flat_map(|player| player.others.keys());
+        std::iter::once(&primary).chain(others).copied().collect()
     }
 
     /// Adds the paths that are to get copies of what goes to a player.
@@ -240,7 +274,12 @@ impl Ways {
         if player.overlap.is_some_and(|until| until <= now) {
             player.overlap = None;
         }
-        let is_silent = now.saturating_duration_since(player.way.heard) >= player.patience();
+        let silence = now.saturating_duration_since(player.way.heard);
+        if !player.suspected && player.doubt.is_none() && silence >= player.suspicion() {
+            player.suspected = true;
+            self.acts.push_back(Act::Suspect { primary, heard: player.way.heard });
+        }
+        let is_silent = silence >= player.patience();
         match &mut player.doubt {
             None if is_silent => {
                 player.doubt = Some(Doubt { since: now, heard: player.way.heard, probe: now + PROBE_FAST });
@@ -276,6 +315,7 @@ impl Ways {
         };
         let mut old = std::mem::replace(&mut player.way, way);
         let since = old.heard;
+        player.suspected = false;
         if player.doubt.take().is_some() {
             old.rested = now + REST;
         }
@@ -294,7 +334,8 @@ impl Ways {
 fn due(player: &Player) -> (Instant, &'static str) {
     let doubt = match &player.doubt {
         Some(doubt) => (doubt.probe, "probe of a doubted path"),
-        None => (player.way.heard + player.patience(), "silence of a path"),
+        None if player.suspected => (player.way.heard + player.patience(), "silence of a path"),
+        None => (player.way.heard + player.patience().min(player.suspicion()), "silence of a path"),
     };
     let forget = player.others.values().map(|way| (way.heard + FORGET, "an unheard path")).min();
     [Some(doubt), forget].into_iter().flatten().min().unwrap_or(doubt)
@@ -355,8 +396,41 @@ mod tests {
     }
 
     #[test]
+    fn what_comes_late_is_suspected_and_copied_until_it_comes() {
+        let (mut ways, now) = habit(Instant::now(), true);
+        let quiet = ways.poll_timeout().unwrap().0 - now;
+        assert!(quiet >= MS(30) && quiet < MS(40), "{quiet:?}");
+        let later = now + quiet;
+        assert_eq!(to(&ways, later, 1), [path(1)]);
+        ways.handle_timeout(later);
+        assert_eq!(acts(&mut ways), [Act::Suspect { primary: path(1), heard: now }]);
+        assert_eq!(to(&ways, later, 1), [path(1), path(2)]);
+        ways.heard(later + MS(1), path(1), true);
+        assert_eq!(acts(&mut ways), [], "nothing is repeated for it");
+        assert_eq!(to(&ways, later + MS(1), 1), [path(1)]);
+    }
+
+    #[test]
+    fn a_path_whose_datagrams_come_irregularly_is_suspected_later() {
+        let start = Instant::now();
+        let mut ways = Ways::default();
+        ways.begin(start, path(1), Class::Direct);
+        let mut now = start;
+        for step in 0..200 {
+            now += MS(if step % 2 == 0 { 5 } else { 35 });
+            ways.heard(now, path(1), true);
+            acts(&mut ways);
+        }
+        let quiet = ways.poll_timeout().unwrap().0 - now;
+        assert!(quiet > MS(60), "{quiet:?}");
+    }
+
+    #[test]
     fn silence_against_habit_is_doubted_and_copied_and_being_heard_ends_it() {
         let (mut ways, now) = habit(Instant::now(), true);
+        let late = ways.poll_timeout().unwrap().0;
+        ways.handle_timeout(late);
+        assert_eq!(acts(&mut ways), [Act::Suspect { primary: path(1), heard: now }]);
         let quiet = ways.poll_timeout().unwrap().0 - now;
         assert!(quiet > MS(60) && quiet < MS(250), "{quiet:?}");
         let later = now + quiet;

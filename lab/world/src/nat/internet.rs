@@ -9,8 +9,8 @@ use rendezvous::relay::{End, RelayAt, Via};
 use rendezvous::store::Op;
 use rendezvous::words::Tag;
 use rendezvous::{Call, Limits, Local, ResponseBody, Step, Then};
-use seam::{Dice, HttpMethod, Path, PooledBuf, Reply, Request, RequestId};
-use session::{Event, LOBBY, Session, StunServer};
+use seam::{Dice, HttpMethod, Path, PooledBuf, Reply, Request, RequestId, SocketId};
+use session::{Event, LOBBY, Session, StunServer, TUNNEL};
 
 use super::Kind;
 
@@ -20,6 +20,8 @@ const MASTER: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 9);
 const SHARED: u16 = 29_599;
 const STUN: [Ipv4Addr; 2] = [Ipv4Addr::new(192, 0, 2, 1), Ipv4Addr::new(192, 0, 2, 2)];
 const STUN_PORT: u16 = 3478;
+/// Sockets beside the first are bound to their number and this.
+const EXTRA_PORTS: u16 = 10_000;
 /// Turns at one instant; more means that somebody spins.
 const TURNS: u32 = 20_000;
 
@@ -29,12 +31,42 @@ pub struct Home {
     pub session: Option<Session>,
     /// What it told.
     pub events: Vec<(Instant, Event)>,
-    kind: Kind,
     inner: SocketAddr,
     nat: Option<Nat>,
     delay: Duration,
     /// UDP passes to other homes; a relay and the servers are always reached.
     cut: bool,
+    /// No datagram gets out.
+    blocked: bool,
+    /// Sockets that are open beside the first.
+    sockets: BTreeSet<u16>,
+    /// The request of a tunnel that is open or being opened, and its number at the relay.
+    tunnel: Option<(RequestId, u64)>,
+}
+
+impl Home {
+    /// Where a socket is bound, if it is open.
+    fn address(&self, socket: SocketId) -> Option<SocketAddr> {
+        match socket {
+            LOBBY => Some(self.inner),
+            SocketId(n) => self.sockets.contains(&n).then(|| SocketAddr::new(self.inner.ip(), EXTRA_PORTS + n)),
+        }
+    }
+
+    /// The open socket that is bound there.
+    fn socket(&self, at: SocketAddr) -> Option<SocketId> {
+        if at == self.inner {
+            return Some(LOBBY);
+        }
+        let n = at.port().checked_sub(EXTRA_PORTS).filter(|_| at.ip() == self.inner.ip())?;
+        self.sockets.contains(&n).then_some(SocketId(n))
+    }
+
+    /// How many sockets are open beside the first.
+    #[must_use]
+    pub fn extra_sockets(&self) -> usize {
+        self.sockets.len()
+    }
 }
 
 struct Flight {
@@ -48,6 +80,12 @@ enum Errand {
     Ask { home: usize, id: RequestId, url: String, method: HttpMethod, body: Vec<u8> },
     /// An answer arrives at its asker.
     Answer { home: usize, id: RequestId, reply: Reply },
+    /// The master consents to a tunnel.
+    Tunnel { home: usize, stream: u64 },
+    /// A datagram in a tunnel arrives at the master.
+    Up { home: usize, stream: u64, bytes: Vec<u8> },
+    /// It arrives at the player.
+    Down { home: usize, stream: u64, bytes: Vec<u8> },
     /// A poll's time is over.
     Release { id: (usize, RequestId) },
 }
@@ -78,6 +116,8 @@ pub struct Internet {
     has_relay: bool,
     /// Datagrams that went through the relay.
     pub relayed: u64,
+    /// Bytes that players sent.
+    pub sent: u64,
     /// What went wrong with the world itself.
     pub why: Vec<String>,
 }
@@ -102,6 +142,7 @@ impl Internet {
             master: Local::new(Limits::default(), relay.then_some(at), None, dice.bytes(), now),
             has_relay: relay,
             relayed: 0,
+            sent: 0,
             why: Vec::new(),
             dice,
         }
@@ -123,7 +164,17 @@ impl Internet {
             None => SocketAddr::new(outer, 40_000 + u16::from(n)),
         };
         let nat = router.map(|router| Nat::new(router, outer, self.dice.bytes()));
-        self.homes.push(Home { session: None, events: Vec::new(), kind, inner, nat, delay, cut: false });
+        self.homes.push(Home {
+            session: None,
+            events: Vec::new(),
+            inner,
+            nat,
+            delay,
+            cut: false,
+            blocked: kind == Kind::Blocked,
+            sockets: BTreeSet::new(),
+            tunnel: None,
+        });
         inner
     }
 
@@ -137,6 +188,31 @@ impl Internet {
             } else {
                 nat.rebind();
             }
+        }
+    }
+
+    /// No datagram gets out of a home, or does again.
+    pub fn block(&mut self, home: usize, blocked: bool) {
+        self.homes[home].blocked = blocked;
+    }
+
+    /// Whether a home has a tunnel.
+    #[must_use]
+    pub fn is_tunnelled(&self, home: usize) -> bool {
+        self.homes[home].tunnel.is_some()
+    }
+
+    /// The connection under a home's tunnel breaks.
+    pub fn break_tunnel(&mut self, home: usize) {
+        if let Some((id, stream)) = self.homes[home].tunnel.take() {
+            self.close_stream(stream);
+            self.errand(self.now, Errand::Answer { home, id, reply: Reply::Unreachable("broken".to_owned()) });
+        }
+    }
+
+    fn close_stream(&mut self, stream: u64) {
+        if let Some(relay) = self.master.relay.as_mut() {
+            relay.stream_closed(stream);
         }
     }
 
@@ -191,7 +267,14 @@ impl Internet {
             let quiet = out.is_empty() && requests.is_empty() && events.is_empty();
             self.homes[index].events.extend(events);
             for (path, bytes) in out {
-                self.send(index, path.remote, bytes);
+                match (path.socket, self.homes[index].tunnel) {
+                    (TUNNEL, Some((_, stream))) => {
+                        let at = self.now + self.homes[index].delay;
+                        self.errand(at, Errand::Up { home: index, stream, bytes });
+                    }
+                    (TUNNEL, None) => {}
+                    _ => self.send(index, path, bytes),
+                }
             }
             for (id, request) in requests {
                 self.request(index, id, request);
@@ -212,6 +295,28 @@ impl Internet {
                 let found = host.parse().map(|ip: IpAddr| vec![SocketAddr::new(ip, port)]).unwrap_or_default();
                 self.errand(self.now, Errand::Answer { home, id, reply: Reply::Resolved(found) });
             }
+            Request::OpenTunnel { .. } => {
+                self.count += 1;
+                let stream = self.count;
+                if let Some((_, old)) = self.homes[home].tunnel.replace((id, stream)) {
+                    self.close_stream(old);
+                }
+                // A handshake, and the answer to the question after it.
+                let at = self.now + self.homes[home].delay * 4;
+                self.errand(at, Errand::Tunnel { home, stream });
+            }
+            Request::OpenSockets { first, count } => {
+                self.homes[home].sockets.extend(first.0..first.0 + count);
+                self.errand(self.now, Errand::Answer { home, id, reply: Reply::SocketsOpen(count) });
+            }
+            Request::CloseSockets { first, count } => {
+                self.homes[home].sockets.retain(|socket| !(first.0..first.0 + count).contains(socket));
+            }
+            Request::CloseTunnel => {
+                if let Some((_, old)) = self.homes[home].tunnel.take() {
+                    self.close_stream(old);
+                }
+            }
             _ => self.errand(self.now, Errand::Answer { home, id, reply: Reply::Unreachable("no".to_owned()) }),
         }
     }
@@ -229,6 +334,24 @@ impl Internet {
                     let now = self.now;
                     if let Some(session) = &mut self.homes[home].session {
                         session.handle_reply(now, id, reply);
+                    }
+                }
+                Errand::Tunnel { home, stream } => {
+                    let open = self.homes[home].tunnel.filter(|(_, own)| *own == stream);
+                    if let (Some((id, _)), Some(session)) = (open, &mut self.homes[home].session) {
+                        session.handle_reply(self.now, id, Reply::TunnelOpen);
+                    }
+                }
+                Errand::Up { home, stream, bytes } => {
+                    if self.homes[home].tunnel.is_some_and(|(_, own)| own == stream) {
+                        self.relay(Via::Shared, End::Stream(stream), &bytes);
+                    }
+                }
+                Errand::Down { home, stream, bytes } => {
+                    let is_open = self.homes[home].tunnel.is_some_and(|(_, own)| own == stream);
+                    if let Some(session) = self.homes[home].session.as_mut().filter(|_| is_open) {
+                        let path = Path::new(TUNNEL, SocketAddr::new(MASTER.into(), 80));
+                        let _ = session.handle_datagram(self.now, path, PooledBuf::from(bytes.as_slice()));
                     }
                 }
                 Errand::Release { id } => {
@@ -293,19 +416,22 @@ impl Internet {
 
     // ---- datagrams ----------------------------------------------------------------------------------------------
 
-    fn send(&mut self, home: usize, to: SocketAddr, bytes: Vec<u8>) {
+    fn send(&mut self, home: usize, path: Path, bytes: Vec<u8>) {
+        let to = path.remote;
+        self.sent += bytes.len() as u64;
         let (now, lost) = (self.now, self.dice.chance(self.loss));
         let home = &mut self.homes[home];
         let private = |ip: IpAddr| matches!(ip, IpAddr::V4(ip) if ip.is_private());
-        if home.kind == Kind::Blocked || private(to.ip()) || to.is_ipv6() {
+        if home.blocked || private(to.ip()) || to.is_ipv6() {
             return;
         }
+        let Some(inner) = home.address(path.socket) else { return };
         let from = match &mut home.nat {
-            Some(nat) => match nat.outbound(now, home.inner, to) {
+            Some(nat) => match nat.outbound(now, inner, to) {
                 Some(from) => from,
                 None => return,
             },
-            None => home.inner,
+            None => inner,
         };
         let is_server = to.ip() == IpAddr::from(MASTER) || STUN.iter().any(|ip| to.ip() == IpAddr::from(*ip));
         if lost || (home.cut && !is_server) {
@@ -324,7 +450,8 @@ impl Internet {
         while let Some(entry) = self.flights.first_entry().filter(|entry| entry.key().0 <= self.now) {
             let Flight { from, to, bytes } = entry.remove();
             if to.ip() == IpAddr::from(MASTER) {
-                self.relay(from, to, &bytes);
+                let via = if to.port() == SHARED { Via::Shared } else { Via::Port(to.port()) };
+                self.relay(via, End::Udp(from), &bytes);
             } else if STUN.iter().any(|ip| to.ip() == IpAddr::from(*ip)) {
                 if let Ok(request) = stun::Request::parse(&bytes) {
                     self.deliver(to, from, stun::Answer::of(&request, from).encode());
@@ -336,22 +463,32 @@ impl Internet {
         while let Some(entry) = self.last.first_entry().filter(|entry| entry.key().0 <= self.now) {
             let Flight { from, to: inner, bytes } = entry.remove();
             let now = self.now;
-            let home = self.homes.iter_mut().find(|home| home.inner == inner);
-            if let Some(session) = home.and_then(|home| home.session.as_mut()) {
+            let Some(home) = self.homes.iter_mut().find(|home| home.inner.ip() == inner.ip()) else { continue };
+            if let (Some(socket), Some(session)) = (home.socket(inner), home.session.as_mut()) {
                 // Whether it was taken is the session's affair; the world looks at what comes of it.
-                let _ = session.handle_datagram(now, Path::new(LOBBY, from), PooledBuf::from(bytes.as_slice()));
+                let _ = session.handle_datagram(now, Path::new(socket, from), PooledBuf::from(bytes.as_slice()));
             }
         }
     }
 
-    fn relay(&mut self, from: SocketAddr, to: SocketAddr, bytes: &[u8]) {
-        let via = if to.port() == SHARED { Via::Shared } else { Via::Port(to.port()) };
+    fn relay(&mut self, via: Via, from: End, bytes: &[u8]) {
         let Some(relay) = self.master.relay.as_mut().filter(|_| self.has_relay) else { return };
-        let Some(forward) = relay.receive(self.now, via, End::Udp(from), bytes) else { return };
+        let Some(forward) = relay.receive(self.now, via, from, bytes) else { return };
         if !forward.body.is_empty() {
             self.relayed += 1;
         }
-        let End::Udp(at) = forward.to else { return };
+        let at = match forward.to {
+            End::Udp(at) => at,
+            End::Stream(stream) => {
+                let bytes = forward.bytes();
+                let of = |home: &Home| home.tunnel.is_some_and(|(_, own)| own == stream);
+                if let Some(home) = self.homes.iter().position(of) {
+                    let at = self.now + self.homes[home].delay;
+                    self.errand(at, Errand::Down { home, stream, bytes });
+                }
+                return;
+            }
+        };
         let source = match forward.via {
             Via::Shared => SHARED,
             Via::Port(port) => port,
@@ -365,17 +502,18 @@ impl Internet {
         let now = self.now;
         let lost = self.dice.chance(self.loss);
         for home in &mut self.homes {
+            let is_open = home.socket(to).is_some();
             let arrived = match &mut home.nat {
                 Some(nat) if nat.external() == to.ip() => nat.inbound(now, from, to),
                 Some(_) => continue,
-                None if home.inner == to => Some(to),
+                None if is_open => Some(to),
                 None => continue,
             };
-            if lost || arrived.is_none() || home.kind == Kind::Blocked {
+            let Some(inner) = arrived else { return };
+            if lost || home.blocked {
                 return;
             }
             let delay = home.delay;
-            let inner = home.inner;
             self.count += 1;
             self.last.insert((now + delay, self.count), Flight { from, to: inner, bytes });
             return;

@@ -74,6 +74,8 @@ pub enum Way {
     Direct,
     /// Through the master's relay.
     Relay,
+    /// Through the master's relay, by TCP where no datagram gets out.
+    Tcp,
     /// Neither; the joiner is told why.
     None,
 }
@@ -83,11 +85,20 @@ pub enum Way {
 pub fn expected(host: Kind, joiner: Kind) -> Way {
     use Kind::{AddressRestricted, Blocked, FullCone, Open, PortRestricted, SymmetricSequential};
     match (host, joiner) {
-        (Blocked, _) | (_, Blocked) => Way::None,
+        (Blocked, _) | (_, Blocked) => Way::Tcp,
         (Open | FullCone, _) | (_, Open | FullCone) => Way::Direct,
         (a, b) if !a.is_symmetric() && !b.is_symmetric() => Way::Direct,
         (AddressRestricted, _) | (_, AddressRestricted) => Way::Direct,
         (PortRestricted, SymmetricSequential) | (SymmetricSequential, PortRestricted) => Way::Direct,
+        (SymmetricSequential, SymmetricSequential) => Way::Direct,
+        _ if is_guessed(host, joiner) => Way::Direct,
         _ => Way::Relay,
     }
+}
+
+/// Whether a pair has to guess a random port, so that the relay may stay as well.
+#[must_use]
+pub fn is_guessed(host: Kind, joiner: Kind) -> bool {
+    use Kind::{PortRestricted, Symmetric};
+    matches!((host, joiner), (PortRestricted, Symmetric) | (Symmetric, PortRestricted))
 }

@@ -6,7 +6,7 @@ use seam::{Dice, Route};
 use session::Via;
 
 use super::game::Game;
-use super::{Internet, Kind, Way, expected};
+use super::{Internet, Kind, Way, expected, is_guessed};
 
 /// The joiner comes then.
 const JOINS_AT: Duration = Duration::from_secs(3);
@@ -21,6 +21,8 @@ pub struct Reached {
     pub way: Way,
     /// From the beginning of the join to the first frame of the game.
     pub first: Option<Duration>,
+    /// From the beginning of the join to the direct path that was used last.
+    pub direct: Option<Duration>,
     /// The kinds of paths in turn.
     pub via: Vec<Via>,
     /// What the joiner was told, where it was not let in.
@@ -54,18 +56,25 @@ pub fn reach(host: Kind, joiner: Kind, seed: u64, traced: bool) -> Result<Reache
     let way = match Game::route(&world) {
         Route::Direct => Way::Direct,
         Route::Relay => Way::Relay,
+        Route::Tcp => Way::Tcp,
         _ => Way::None,
     };
     let obstacle = game.end.as_ref().map(ToString::to_string);
     let via = game.won.iter().map(|(_, via)| *via).collect();
-    let reached = Reached { way, first: game.first, via, obstacle };
-    let right = way == want;
+    let direct = game.won.iter().rev().find(|(_, via)| !matches!(via, Via::Relay | Via::Tcp));
+    let direct = direct.zip(game.joined).map(|((at, _), joined)| at.saturating_duration_since(joined));
+    let reached = Reached { way, first: game.first, direct, via, obstacle };
+    let right = way == want || (way == Way::Relay && is_guessed(host, joiner));
     let mut why = world.why.clone();
     if !right {
         why.push(format!("{want:?} was expected: {reached:?}"));
     }
     if way != Way::None && reached.first.is_none() {
         why.push(format!("no frame arrived: {reached:?}"));
+    }
+    let extra = world.homes.iter().map(super::Home::extra_sockets).max().unwrap_or_default();
+    if extra > 1 {
+        why.push(format!("{extra} sockets were left open"));
     }
     if want == Way::None && reached.obstacle.is_none() {
         why.push(format!("no obstacle was named: {reached:?}"));

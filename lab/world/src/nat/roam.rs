@@ -19,6 +19,8 @@ pub struct Roamed {
     pub frames: usize,
     /// Longest time by which a frame came later than the slower of the two paths takes, per change.
     pub late: Vec<Duration>,
+    /// Bytes sent by both while that was going on.
+    pub bytes: u64,
     /// Changes of the path in use that the joiner told.
     pub won: usize,
 }
@@ -54,6 +56,7 @@ pub fn roam(host: Kind, joiner: Kind, seed: u64, changes: u32, traced: bool) -> 
     world.play(begun + Duration::from_secs(10), |world| game.step(world));
 
     let mut out = Roamed { changes, ..Roamed::default() };
+    let before = world.sent;
     let mut marks: Vec<(Instant, Change)> = Vec::new();
     let mut is_cut = false;
     for _ in 0..changes {
@@ -82,10 +85,20 @@ pub fn roam(host: Kind, joiner: Kind, seed: u64, changes: u32, traced: bool) -> 
     }
     let settled = world.now;
     world.play(settled + Duration::from_secs(3), |world| game.step(world));
+    out.bytes = world.sent - before;
     out.won = game.won.len();
     let mut why = world.why.clone();
     check(&game, &world, (settled, delays), &marks, &mut out, &mut why);
     if traced {
+        let usual = delays[0] + delays[1] + FRAME_EVERY;
+        for (sender, frames) in game.frames.iter().enumerate() {
+            let late = |sent: Instant, at: Instant| at.saturating_duration_since(sent).saturating_sub(usual);
+            let arrived =
+                frames.iter().filter_map(|(n, frame)| Some((n, frame.sent, late(frame.sent, frame.arrived?))));
+            for (n, sent, late) in arrived.filter(|(.., late)| *late > Duration::from_millis(50)) {
+                game.log.push((sent, sender, format!("frame {n} is {} ms late", late.as_millis())));
+            }
+        }
         game.log.sort_by_key(|(at, ..)| *at);
         for (at, index, line) in &game.log {
             println!("{:>6} ms {index} {line}", at.saturating_duration_since(begun).as_millis());
