@@ -19,8 +19,8 @@ use super::sctp::{Sctp, SctpConfig, SctpError, SctpEvent};
 const NOWHERE: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 5000);
 /// Streams announced. NetherNet uses two; a few more are what strangers may open before they are ignored.
 const STREAMS: u16 = 1024;
-/// How long the side that does not initiate waits for the other's INIT before it sends its own. All peers in the field
-/// but one let the DTLS client initiate; aiortc lets the offerer.
+/// How long the answerer waits for the offerer's INIT before it sends its own. Of the peers in the field, those of
+/// libwebrtc and libdatachannel initiate on both sides, those of werift as offerers only.
 const PATIENCE: Duration = Duration::from_millis(200);
 
 /// An association of the `rtc-sctp` crate.
@@ -242,5 +242,48 @@ impl Sctp for RtcSctp {
             }
         }
         self.over = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// INIT and INIT ACK of RFC 9260, section 3.2.
+    const INIT: u8 = 1;
+    const INIT_ACK: u8 = 2;
+
+    /// As werift 0.24.4 sends it when it has made the offer.
+    const WERIFT: &[u8] = b"\x13\x88\x13\x88\0\0\0\0\x26\x76\x86\x30\x01\0\0\x1e\x56\xde\xfd\x4f\0\x10\0\0\
+        \xff\xff\xff\xff\xbd\x23\x9b\x96\xc0\0\0\x04\x80\x08\0\x06\xc0\x82\0\0";
+
+    fn new(initiate: bool, now: Instant) -> RtcSctp {
+        RtcSctp::new(SctpConfig { initiate, mtu: 1191, receive_window: 1 << 20, message_limit: 262_144 }, now)
+    }
+
+    fn kinds(sctp: &mut RtcSctp, now: Instant) -> Vec<u8> {
+        std::iter::from_fn(|| sctp.poll_packet(now)).filter_map(|packet| packet.get(12).copied()).collect()
+    }
+
+    #[test]
+    fn the_offerer_initiates_at_once_and_the_answerer_waits_for_it() {
+        let now = Instant::now();
+        assert_eq!(kinds(&mut new(true, now), now), [INIT]);
+        let mut answerer = new(false, now);
+        assert_eq!(kinds(&mut answerer, now), Vec::<u8>::new());
+        answerer.input(now, WERIFT);
+        assert_eq!(kinds(&mut answerer, now), [INIT_ACK]);
+    }
+
+    #[test]
+    fn an_init_is_answered_although_the_answerer_has_lost_its_patience() {
+        let now = Instant::now();
+        let mut answerer = new(false, now);
+        let later = answerer.poll_timeout().unwrap();
+        answerer.timeout(later);
+        assert_eq!(kinds(&mut answerer, later), [INIT]);
+        // werift ignores that one and repeats its own.
+        answerer.input(later, WERIFT);
+        assert_eq!(kinds(&mut answerer, later), [INIT_ACK]);
     }
 }

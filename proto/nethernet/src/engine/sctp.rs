@@ -10,7 +10,7 @@ use super::Reliability;
 /// What an association is made with.
 #[derive(Clone, Copy, Debug)]
 pub struct SctpConfig {
-    /// Sends the INIT. WebRTC lets the DTLS client do so.
+    /// Sends the INIT at once. The offerer does: werift as an offerer takes no INIT, whatever its role in DTLS.
     pub initiate: bool,
     /// Largest SCTP packet.
     pub mtu: usize,

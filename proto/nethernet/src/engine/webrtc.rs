@@ -117,6 +117,7 @@ enum Life {
 pub struct WebRtc<S: Sctp = RtcSctp> {
     settings: Settings,
     now: Instant,
+    offerer: bool,
     credentials: IceCreds,
     ice: IceAgent,
     ice_at: Option<Instant>,
@@ -155,25 +156,26 @@ impl<S: Sctp> std::fmt::Debug for WebRtc<S> {
 }
 
 impl<S: Sctp> WebRtc<S> {
-    /// A connection with credentials from its owner's dice. The offerer controls.
+    /// A connection with credentials from its owner's dice. The offerer controls ICE, and begins SCTP.
     #[must_use]
     pub fn new(
         settings: Settings,
         ufrag: String,
         pwd: String,
         tie_breaker: u64,
-        controlling: bool,
+        offerer: bool,
         now: Instant,
     ) -> Self {
         let credentials = IceCreds { ufrag, pass: pwd };
         let mut ice = IceAgent::new(credentials.clone());
         ice.set_timing_advance(CHECK_PACE);
         ice.set_control_tie_breaker(tie_breaker);
-        ice.set_controlling(controlling);
+        ice.set_controlling(offerer);
         ice.handle_timeout(now);
         Self {
             settings,
             now,
+            offerer,
             credentials,
             ice,
             ice_at: None,
@@ -356,7 +358,7 @@ impl<S: Sctp> WebRtc<S> {
     }
 
     fn secured(&mut self, now: Instant) {
-        let Some((_, role, limit)) = &self.remote else { return };
+        let Some((_, _, limit)) = &self.remote else { return };
         if !self.verified {
             return self.end(Ended::Certificate);
         }
@@ -364,7 +366,7 @@ impl<S: Sctp> WebRtc<S> {
         self.events.push_back(EngineEvent::Secure);
         self.sctp = Some(S::new(
             SctpConfig {
-                initiate: *role == DtlsRole::Client,
+                initiate: self.offerer,
                 mtu: SCTP_MTU,
                 receive_window: self.settings.receive_window,
                 message_limit: *limit,
