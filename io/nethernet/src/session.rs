@@ -107,8 +107,12 @@ impl Session {
     /// A packet or the end; `None` when there was neither in time.
     fn take(&self, until: Option<Instant>) -> Option<Result<Option<(Channel, Bytes)>, CloseInfo>> {
         let taken = self.shared.wait(until, |state| {
-            if let Some(packet) = state.endpoint.recv(Instant::now(), self.id) {
+            let now = Instant::now();
+            if let Some(packet) = state.endpoint.recv(now, self.id) {
                 return Some(Ok(Some(packet)));
+            }
+            if state.hear(now) {
+                self.shared.changed.notify_all();
             }
             let info = state.sessions.get(&self.id)?.closed?;
             Some(if info.error == nethernet::SessionError::None { Ok(None) } else { Err(info) })

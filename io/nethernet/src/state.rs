@@ -117,15 +117,22 @@ impl State {
                     self.undelivered(now, &to, &text, refused.error());
                 }
             }
-            while let Some(event) = self.endpoint.poll_event() {
-                moved = true;
-                self.happened(now, event);
-            }
+            moved |= self.hear(now);
             if !moved {
                 return any;
             }
             any = true;
         }
+    }
+
+    /// Takes in what the endpoint tells. A caller does so as well: its reading may be what the end has waited for.
+    pub(crate) fn hear(&mut self, now: Instant) -> bool {
+        let mut any = false;
+        while let Some(event) = self.endpoint.poll_event() {
+            any = true;
+            self.happened(now, event);
+        }
+        any
     }
 
     fn pump_http(&mut self, now: Instant) -> bool {

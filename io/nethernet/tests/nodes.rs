@@ -80,6 +80,24 @@ fn packets_go_both_ways_and_the_end_is_told() {
 }
 
 #[test]
+fn the_end_is_told_as_soon_as_everything_is_read() {
+    let options = options();
+    let host = Node::open(with_id(&options, 7)).unwrap();
+    let listener = host.listen(Advert::fixed(b"x".to_vec()));
+    let dialer = Node::open(options).unwrap();
+    let session = dialer.connect(7).unwrap();
+    let theirs = listener.accept(LONG).unwrap();
+    theirs.send(Channel::Reliable, "last".into()).unwrap();
+    theirs.close();
+    // Time for the farewell to arrive while the packet is unread: after it, no datagram wakes anybody.
+    std::thread::sleep(Duration::from_millis(300));
+    assert_eq!(session.recv().unwrap(), Some((Channel::Reliable, "last".into())));
+    // Less than the node's own rounds.
+    let end = session.recv_timeout(Duration::from_secs(2)).unwrap_err();
+    assert_eq!(end.error, SessionError::None);
+}
+
+#[test]
 fn who_does_not_listen_refuses_by_name() {
     let options = options();
     let _quiet = Node::open(with_id(&options, 7)).unwrap();
