@@ -37,6 +37,7 @@ const LAYERS: &[(&str, u8)] = &[
     ("anywire-cli", 9),
     ("anywire-demo", 9),
     ("anywire-bench", 10),
+    ("anywire-interop", 11),
     ("anywire-world", 10),
     ("natlab", 10),
     ("xtask", 10),

@@ -18,7 +18,8 @@ const HELP: &str = "\
 Usage: cargo xtask COMMAND
 
   test                 every test once: laws, lints, units, vectors, worlds, fuzz corpora (README and CI)
-  full                 test, then long fuzzing, every pair of networks five times, benchmarks, the Windows cross-check
+  full                 test, then long fuzzing, every pair of networks five times, programs in the field, benchmarks,
+                       the Windows cross-check
   law                  layers, sockets, unsafe code and file sizes only
   vectors DIR          run any folder of test vectors; ends with `N passed, N failed`
   worlds [--seeds N] [--seed S] [--big N]
@@ -42,6 +43,8 @@ fn main() -> ExitCode {
             let pairs =
                 ["test", "-q", "-p", "anywire-cli", "--test", "reachability", "--", "--times", "5", "--write", &page];
             report.counted("every pair of networks, five times", cargo(&pairs));
+            let field = ["test", "-q", "-p", "anywire-interop", "--test", "field", "--", "--times", "20", "--all"];
+            report.counted("programs in the field, 20 sessions each", cargo(&field));
             report.step("benchmarks", cargo(&["run", "--release", "-q", "-p", "anywire-bench", "--bin", "all"]));
         }
         ["law"] => {
