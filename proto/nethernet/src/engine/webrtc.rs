@@ -158,14 +158,7 @@ impl<S: Sctp> std::fmt::Debug for WebRtc<S> {
 impl<S: Sctp> WebRtc<S> {
     /// A connection with credentials from its owner's dice. The offerer controls ICE, and begins SCTP.
     #[must_use]
-    pub fn new(
-        settings: Settings,
-        ufrag: String,
-        pwd: String,
-        tie_breaker: u64,
-        offerer: bool,
-        now: Instant,
-    ) -> Self {
+    pub fn new(settings: Settings, ufrag: String, pwd: String, tie_breaker: u64, offerer: bool, now: Instant) -> Self {
         let credentials = IceCreds { ufrag, pass: pwd };
         let mut ice = IceAgent::new(credentials.clone());
         ice.set_timing_advance(CHECK_PACE);
