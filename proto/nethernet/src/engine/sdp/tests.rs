@@ -61,6 +61,17 @@ fn every_captured_description_and_candidate_is_read() {
 }
 
 #[test]
+fn descriptions_of_bare_engines_are_read_and_hidden_addresses_passed_over() {
+    let page = parse(include_str!("../../../../../fuzz/corpus/nn_sdp/chromium_listener")).unwrap();
+    // Its only candidate is a name of multicast DNS: its checks tell where it is.
+    assert_eq!((page.setup, page.candidates.len(), page.max_message_size), (Setup::Active, 0, Some(MESSAGE_MAX)));
+    let library = parse(include_str!("../../../../../fuzz/corpus/nn_sdp/libdatachannel_dialer")).unwrap();
+    assert_eq!((library.setup, library.fingerprints.len()), (Setup::ActPass, 1));
+    assert_eq!(library.candidates.iter().map(|c| c.addr).collect::<Vec<_>>(), ["192.168.9.2:45467".parse().unwrap()]);
+    assert!(library.end_of_candidates);
+}
+
+#[test]
 fn pain_3_what_is_announced_is_told_as_it_is() {
     let with = |line: &str| {
         let text = sample().to_string().replace("a=max-message-size:262144\r\n", line);
