@@ -49,6 +49,7 @@ impl Memory {
         let kind = script.below(14);
         let json = match kind {
             0 | 1 => self.join(script),
+            2 if script.flag() => guess(script),
             2 => r#"{"t": "ping"}"#.to_owned(),
             3 => r#"{"t": "leave"}"#.to_owned(),
             4 => format!(r#"{{"t": "chat", "text": {}}}"#, quoted(&script.text())),
@@ -82,7 +83,7 @@ impl Memory {
             json += r#", "profile": "ABVLCO4A""#;
         }
         if bits & 16 != 0 {
-            json += r#", "aw": ["roster", "resume", "again"]"#;
+            json += r#", "aw": ["roster", "resume", "again", "guess"]"#;
         }
         if bits & 32 != 0 {
             json += &format!(r#", "aw_resume": {}"#, quoted(&self.token));
@@ -109,7 +110,7 @@ impl Memory {
                 let version = if bits & 7 == 7 { script.text() } else { "0.7.1.4".to_owned() };
                 let relay = bits & 8 != 0;
                 let aw = if bits & 16 != 0 {
-                    r#", "aw": ["roster", "resume", "again"], "aw_resume": "0123456789abcdef0123456789abcdef""#
+                    r#", "aw": ["roster", "resume", "again", "guess"], "aw_resume": "0123456789abcdef0123456789abcdef""#
                 } else {
                     ""
                 };
@@ -125,6 +126,7 @@ impl Memory {
                 let (from, text, ts, cid) = (name(script), script.text(), number(script), number(script));
                 format!(r#"{{"t": "chat", "from": {from}, "text": {}, "ts": {ts}, "cid": {cid}}}"#, quoted(&text))
             }
+            7 if script.flag() => guess(script),
             7 => format!(r#"{{"t": "start", "save": {}, "switch": {}}}"#, script.flag(), script.flag()),
             8 => {
                 let state = ["waiting", "connected", "failed", "x"][script.below(4)];
@@ -190,6 +192,19 @@ fn fact(script: &mut Script<'_>) -> String {
         5 => format!(r#"[{rev}, "l", {slot}, "{}"]"#, codec::hex(script.short())),
         _ => format!(r#"[{rev}, "zz", {slot}]"#),
     }
+}
+
+/// An agreement on a guess of ports, or nearly one.
+fn guess(script: &mut Script<'_>) -> String {
+    let id = ["0000000000000001", "0000000000000002", "+000000000000001", ""][script.below(4)];
+    let at = ["203.0.113.5:40000", "10.0.0.1:53", "203.0.113.5:0", "[::1]:9", "x"][script.below(5)];
+    let ports = ["kept", "counted", "random", "x"][script.below(4)];
+    let no = if script.flag() {
+        format!(r#", "no": {}"#, quoted(["busy", "off", "someday"][script.below(3)]))
+    } else {
+        String::new()
+    };
+    format!(r#"{{"t": "aw_guess", "id": "{id}", "at": "{at}", "ports": "{ports}"{no}}}"#)
 }
 
 /// One of a few world nonces.

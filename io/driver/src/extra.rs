@@ -1,6 +1,7 @@
 //! Sockets beside the first ones, opened and closed while a session runs: one end of a guess of ports has hundreds for a
 //! few seconds, and keeps the one that was met.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -13,7 +14,7 @@ use seam::{Outbox, Path, Reply, Request, SocketId};
 /// Most of them open at once: an attempt's, and those that are kept.
 pub(crate) const EXTRA_MAX: usize = 512;
 /// Where the system gave out its last descriptor, so many are given back: the rest of the program needs some.
-const SPARE: usize = 32;
+const SPARE: u16 = 32;
 
 struct Extra {
     socket: UdpSocket,
@@ -60,21 +61,17 @@ impl Extras {
         let mut opened = 0;
         while opened < count && self.by_number.len() < EXTRA_MAX {
             let Some(number) = first.0.checked_add(opened) else { break };
-            if !self.by_number.contains_key(&number) {
-                match extra(poller, SocketId(number), ip) {
-                    Ok(extra) => {
-                        self.by_number.insert(number, extra);
-                        self.readable.insert(number);
+            if let Entry::Vacant(place) = self.by_number.entry(number) {
+                let Ok(extra) = extra(poller, SocketId(number), ip) else {
+                    // Whatever the reason, fewer sockets are a smaller chance and no fault.
+                    let kept = opened.saturating_sub(SPARE);
+                    for number in first.0 + kept..first.0 + opened {
+                        self.close(number);
                     }
-                    Err(_) => {
-                        // Whatever the reason, fewer sockets are a smaller chance and no fault.
-                        let kept = opened.saturating_sub(u16::try_from(SPARE).unwrap_or(0));
-                        for number in first.0 + kept..first.0 + opened {
-                            self.close(number);
-                        }
-                        return kept;
-                    }
-                }
+                    return kept;
+                };
+                place.insert(extra);
+                self.readable.insert(number);
             }
             opened += 1;
         }
@@ -230,6 +227,28 @@ mod tests {
         // Their ports are free again.
         let free = seen.iter().find(|(number, _)| **number == count / 2 + 1).map(|(_, at)| *at).unwrap();
         assert!(StdSocket::bind(free).is_ok());
+    }
+
+    /// Run by the test below, in a process that may hold few descriptors.
+    #[test]
+    #[ignore = "it needs a process of its own"]
+    fn opens_what_it_can() {
+        let (mut poller, mut extras) = rig();
+        let count = open(&mut extras, &mut poller, 250);
+        assert!((20..100).contains(&count), "{count}");
+        assert_eq!(extras.by_number.len(), usize::from(count));
+        let others: Vec<_> = (0..SPARE - 2).map(|_| StdSocket::bind("127.0.0.1:0").unwrap()).collect();
+        assert_eq!(others.len(), usize::from(SPARE - 2), "the rest of the program has descriptors left");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn with_few_descriptors_there_are_fewer_sockets_and_some_descriptors_stay_free() {
+        let program = std::env::current_exe().unwrap();
+        let script = "ulimit -n 120 && exec \"$0\" --ignored --exact extra::tests::opens_what_it_can";
+        let run = std::process::Command::new("sh").args(["-c", script]).arg(program).output().unwrap();
+        let said = String::from_utf8_lossy(&run.stdout).into_owned();
+        assert!(run.status.success() && said.contains("1 passed"), "{said}");
     }
 
     #[test]

@@ -34,8 +34,10 @@ const ASK_EVERY: Duration = Duration::from_millis(300);
 /// A host, or this end, that is busy is asked again after this, so often.
 const BUSY_FOR: Duration = Duration::from_secs(8);
 const BUSY_MAX: u32 = 12;
-/// What must be known before an ask is looked for this often.
+/// What must be known before an ask is looked for this often, and so many times: a welcome may be lost, and an old host never
+/// says the word.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+const LOOKS_MAX: u32 = 50;
 /// Attempts of a joiner. Between two of them the routers forget what the first one left in their tables.
 const ATTEMPTS_MAX: u32 = 3;
 const AGAIN_AFTER: Duration = Duration::from_secs(35);
@@ -184,6 +186,7 @@ pub(crate) struct Guess {
     ask_at: Option<Instant>,
     id: u64,
     asks: u32,
+    looks: u32,
     busy: u32,
     attempts: u32,
     /// Not before.
@@ -203,6 +206,18 @@ impl Guess {
     pub(crate) fn poll_timeout(&self) -> Option<(Instant, &'static str)> {
         let until = self.attempt.as_ref().map(|attempt| (attempt.until, "the end of a guess"));
         [self.ask_at.map(|at| (at, "a guess to ask for")), until].into_iter().flatten().min()
+    }
+
+    /// The next numbers for an attempt's sockets: none of them carries a path.
+    fn numbers(&mut self) -> Option<SocketId> {
+        for _ in 0..NUMBERS / SOCKETS {
+            let first = FIRST_EXTRA + self.used;
+            self.used = (self.used + SOCKETS) % NUMBERS;
+            if self.kept.range(SocketId(first)..SocketId(first + SOCKETS)).next().is_none() {
+                return Some(SocketId(first));
+            }
+        }
+        None
     }
 
     /// Whether a path was found by guessing.
@@ -245,7 +260,7 @@ impl Session {
         } else {
             None
         };
-        guess.asks = 0;
+        (guess.asks, guess.looks) = (0, 0);
     }
 
     pub(crate) fn guess_timeout(&mut self) {
@@ -269,14 +284,15 @@ impl Session {
         let Role::Joiner(side) = &self.role else { return };
         let Some(host) = side.host.filter(|host| self.is_relayed(*host)) else { return };
         let symmetric = side.profile().is_some_and(|profile| profile.flags.symmetric);
-        if !side.lobby.is_confirmed() || !self.observing.is_done() {
-            if let Some(guess) = self.guess() {
+        if !side.lobby.host_guesses() || !self.observing.is_done() {
+            if let Some(guess) = self.guess().filter(|guess| guess.looks < LOOKS_MAX) {
+                guess.looks += 1;
                 guess.ask_at = Some(now + LOOK_EVERY);
             }
             return;
         }
         let Ok(facts) = self.guess_facts() else { return };
-        if !side.lobby.host_guesses() || (facts.ports == Allocation::Kept && !symmetric) {
+        if facts.ports == Allocation::Kept && !symmetric {
             return;
         }
         let fresh = self.dice.u64();
@@ -399,8 +415,7 @@ impl Session {
                 if !guess.opening.is_empty() {
                     return false;
                 }
-                let first = SocketId(FIRST_EXTRA + guess.used);
-                guess.used = (guess.used + SOCKETS) % NUMBERS;
+                let Some(first) = guess.numbers() else { return false };
                 let request = self.request(Request::OpenSockets { first, count: SOCKETS });
                 if let Some(guess) = self.guess() {
                     guess.opening.insert(request, first);
@@ -418,7 +433,7 @@ impl Session {
         let now = self.now;
         let Some(first) = self.guess().and_then(|guess| guess.opening.remove(&id)) else { return Some(reply) };
         let count = if let Reply::SocketsOpen(count) = reply { count } else { 0 };
-        let Some(guess) = self.guess() else { return None };
+        let guess = self.guess()?;
         let Some(attempt) = guess.attempt.as_mut() else {
             self.close_sockets(first, count);
             return None;
@@ -555,6 +570,88 @@ mod tests {
         );
         let later = br#"{"t": "aw_guess", "id": "9f3c5a7701d2e4b8", "no": "someday"}"#;
         assert_eq!(Message::read(later), Ok(Message { said: Err(Why::Off), ..ask }));
+    }
+
+    /// A joiner behind a router of this kind, on a path to its host, that asked it for attempt 7.
+    fn asker(ports: &[u16]) -> (Session, Path) {
+        let now = Instant::now();
+        let host = joincode::Profile { secret: Some([7; 12]), ..joincode::Profile::default() };
+        let config = crate::JoinConfig {
+            rendezvous: Some("http://192.0.2.1".to_owned()),
+            ..crate::JoinConfig::new("lin", joincode::Code::Plain(host))
+        };
+        let mut session = Session::join(config, [1; 32], now, 1_790_000_000);
+        let seen = ports.iter().map(|port| ([203, 0, 113, 6], *port).into());
+        session.observing = crate::observing::Observing::Done(Some(stun::Observation::of(seen)));
+        let path = crate::rooms::lobby_path(([192, 0, 2, 1], 5).into());
+        let Role::Joiner(side) = &mut session.role else { panic!("a joiner") };
+        side.host = Some(path);
+        let guess = session.guess().unwrap();
+        (guess.id, guess.asks) = (7, 1);
+        (session, path)
+    }
+
+    fn answer(id: u64, at: &str, ports: Allocation) -> Vec<u8> {
+        Message { id, said: Ok(Facts { at: at.parse().unwrap(), ports }) }.write()
+    }
+
+    fn sent(session: &mut Session) -> usize {
+        let mut out: Vec<(Path, Vec<u8>)> = Vec::new();
+        session.poll_transmit(session.now, &mut out);
+        out.len()
+    }
+
+    #[test]
+    fn only_the_host_that_was_asked_begins_an_attempt_and_only_toward_a_public_address() {
+        let (mut session, path) = asker(&[4000]);
+        sent(&mut session);
+        let stranger = crate::rooms::lobby_path(([192, 0, 2, 2], 5).into());
+        let right = answer(7, "203.0.113.5:4000", Random);
+        assert_eq!(session.guess_heard(stranger, &right), Err(Refused::NotAllowed));
+        assert_eq!(session.guess_heard(path, &answer(8, "203.0.113.5:4000", Random)), Err(Refused::Unexpected));
+        assert_eq!(session.guess_heard(path, b"{}"), Err(Refused::Malformed));
+        assert_eq!(sent(&mut session), 0);
+        assert_eq!(session.guess_heard(path, &right), Ok(()));
+        assert!(sent(&mut session) > 0 && session.guess().unwrap().attempt.is_some());
+        assert_eq!(session.guess_heard(path, &right), Err(Refused::Unexpected), "it is under way");
+
+        let (mut session, path) = asker(&[4000]);
+        sent(&mut session);
+        assert_eq!(session.guess_heard(path, &answer(7, "192.168.0.1:53", Random)), Ok(()));
+        assert!(sent(&mut session) == 0 && session.guess().unwrap().attempt.is_none());
+    }
+
+    #[test]
+    fn sockets_that_open_after_their_attempt_are_closed_and_none_is_no_attempt() {
+        let (mut session, path) = asker(&[4000, 9000]);
+        session.guess_heard(path, &answer(7, "203.0.113.5:4000", Kept)).unwrap();
+        let requests = |session: &mut Session| -> Vec<(RequestId, Request)> {
+            let all = std::iter::from_fn(|| session.poll_request());
+            all.filter(|(_, r)| matches!(r, Request::OpenSockets { .. } | Request::CloseSockets { .. })).collect()
+        };
+        let first = SocketId(FIRST_EXTRA);
+        let asked = requests(&mut session);
+        assert_eq!(asked[0].1, Request::OpenSockets { first, count: SOCKETS });
+        session.end_guess(None);
+        session.handle_reply(session.now, asked[0].0, Reply::SocketsOpen(200));
+        assert_eq!(requests(&mut session)[0].1, Request::CloseSockets { first, count: 200 });
+
+        let (mut session, path) = asker(&[4000, 9000]);
+        session.guess_heard(path, &answer(7, "203.0.113.5:4000", Kept)).unwrap();
+        let id = requests(&mut session)[0].0;
+        session.handle_reply(session.now, id, Reply::Unreachable("a driver without them".to_owned()));
+        assert!(session.guess().unwrap().attempt.is_none());
+    }
+
+    #[test]
+    fn numbers_are_used_in_turn_and_never_those_of_a_socket_in_use() {
+        let mut guess = Guess::default();
+        guess.kept.insert(SocketId(FIRST_EXTRA + SOCKETS + 7));
+        let firsts: Vec<u16> = (0..40).map(|_| guess.numbers().unwrap().0 - FIRST_EXTRA).collect();
+        assert_eq!(firsts[..3], [0, 2 * SOCKETS, 3 * SOCKETS]);
+        assert_eq!((firsts[30], firsts[31], firsts[32]), (31 * SOCKETS, 0, 2 * SOCKETS));
+        guess.kept.extend((0..32).map(|n| SocketId(FIRST_EXTRA + n * SOCKETS)));
+        assert_eq!(guess.numbers(), None);
     }
 
     #[test]

@@ -438,7 +438,8 @@ mod tests {
         assert!((19..=22).contains(&renewals.count()));
         let later = start + Duration::from_secs(60);
         let proof = Word::Proof { id: ID, cookie: [4; 8] }.write();
-        relays.handle(later, lobby(1), &proof);
+        let proving = Heard::Proving { other_end: stand_in(5) };
+        assert_eq!(relays.handle(later, lobby(1), &proof), proving);
         let answer = Word::Bound { id: ID, session: 5, other: Other::Datagrams }.write();
         let want = Heard::Bound { other_end: stand_in(5), other: Other::Datagrams, again: true, returned: false };
         assert_eq!(relays.handle(later, lobby(1), &answer), want);

@@ -14,5 +14,5 @@ mod roam;
 pub use block::block;
 pub use internet::{Home, Internet};
 pub use kinds::{Kind, Way, expected, is_guessed};
-pub use reach::{Reached, reach};
+pub use reach::{Reached, reach, reach_without_guess};
 pub use roam::{Roamed, roam};

@@ -34,18 +34,31 @@ pub struct Reached {
 /// # Errors
 /// What was not as expected.
 pub fn reach(host: Kind, joiner: Kind, seed: u64, traced: bool) -> Result<Reached, String> {
+    play(host, joiner, (seed, true), traced)
+}
+
+/// Plays a pair that guesses no ports, both having that turned off.
+///
+/// # Errors
+/// What was not as expected.
+pub fn reach_without_guess(host: Kind, joiner: Kind, seed: u64) -> Result<Reached, String> {
+    play(host, joiner, (seed, false), false)
+}
+
+fn play(host: Kind, joiner: Kind, (seed, guess): (u64, bool), traced: bool) -> Result<Reached, String> {
     let mut bytes = [0x3C; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let mut dice = Dice::new(bytes);
     let mut world = Internet::new(dice.child(), true);
     world.loss = if dice.chance(0.5) { dice.below(6) as f64 / 100.0 } else { 0.0 };
     let delays = [0, 1].map(|_| Duration::from_millis(2 + dice.below(60)));
-    let mut game = Game::new(dice.child(), true, true);
+    let mut game = Game::new(dice.child(), true, guess);
     game.host(&mut world, host, delays[0]);
     let begun = world.now;
     world.play(begun + JOINS_AT, |world| game.step(world));
     game.join(&mut world, joiner, delays[1])?;
-    let want = expected(host, joiner);
+    let guessed = is_guessed(host, joiner) || (host, joiner) == (Kind::SymmetricSequential, Kind::SymmetricSequential);
+    let want = if guessed && !guess { Way::Relay } else { expected(host, joiner) };
     let until = if want == Way::None { END_AT } else { JOINS_AT + SETTLED };
     world.play(begun + until, |world| game.step(world));
     if traced {
