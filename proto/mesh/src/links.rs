@@ -32,6 +32,8 @@ pub(crate) const NAMELESS_MAX: usize = 256;
 /// A link unheard for this long, three probes, is gone around where there is another way: both ends may have been given
 /// new addresses at once, and then neither learns the other's.
 pub(crate) const WEAK: Duration = Duration::from_secs(6);
+/// One that carries a game is gone around earlier: after ten times its usual pause and this.
+const WEAK_BUSY: Duration = Duration::from_millis(300);
 /// A link unheard for this long is dead.
 pub(crate) const DEAD: Duration = Duration::from_secs(30);
 /// How often a nameless link is asked for its name by saying the own one.
@@ -76,6 +78,10 @@ pub(crate) struct Links {
 struct Link {
     state: State,
     heard: Instant,
+    /// Mean time between two signs of life, frames among them.
+    habit: Duration,
+    /// The most its patience was since routes were last told of it.
+    told: Duration,
     /// When the last `mesh_hi` came.
     asked: Option<Instant>,
     /// How many more of them are answered.
@@ -84,6 +90,11 @@ struct Link {
 }
 
 impl Link {
+    /// How long it may be silent before it is gone around.
+    fn patience(&self) -> Duration {
+        (self.habit * 10 + WEAK_BUSY).min(WEAK)
+    }
+
     fn due(&self) -> Instant {
         let dead = self.heard + DEAD;
         match &self.state {
@@ -145,7 +156,7 @@ impl Links {
     /// A player's primary path, and until when it counts as working if nothing is heard on it.
     pub(crate) fn works_until(&self, name: &str) -> Option<(Path, Instant)> {
         let primary = self.primary(name)?;
-        self.by_path.get(&primary).map(|link| (primary, link.heard + WEAK))
+        self.by_path.get(&primary).map(|link| (primary, link.heard + link.patience()))
     }
 
     pub(crate) fn standing(&self, path: Path) -> Standing {
@@ -383,11 +394,17 @@ impl Links {
     fn alive(&mut self, out: &mut Out, path: Path, follows: impl Fn(&str) -> bool, stale: Duration) {
         let now = out.now;
         let Some(link) = self.by_path.get_mut(&path) else { return };
-        let was_weak = now >= link.heard + WEAK;
+        let pause = now.saturating_duration_since(link.heard);
+        let was_weak = pause >= link.patience();
+        link.habit = (link.habit * 7 + pause.min(WEAK)) / 8;
         link.heard = now;
+        // A plan of routes holds for as long as was right when it was made.
+        let patience = link.patience();
+        let shorter = patience < link.told / 2;
+        link.told = if shorter { patience } else { link.told.max(patience) };
         let State::Named { name, .. } = &link.state else { return };
         let Some(player) = self.by_name.get(name) else { return };
-        self.changed |= was_weak;
+        self.changed |= was_weak || shorter;
         if player.primary == path || now.saturating_duration_since(player.since) < DWELL {
             return;
         }
@@ -490,7 +507,18 @@ impl Links {
         {
             self.by_path.remove(&oldest);
         }
-        self.by_path.insert(path, Link { state, heard: now, asked: None, answers: ANSWERS, former: Former::default() });
+        self.by_path.insert(
+            path,
+            Link {
+                state,
+                heard: now,
+                habit: WEAK,
+                told: WEAK,
+                asked: None,
+                answers: ANSWERS,
+                former: Former::default(),
+            },
+        );
         self.hasten(path);
     }
 

@@ -355,6 +355,30 @@ fn a_link_silent_for_six_seconds_is_gone_around_while_there_is_another_way() {
 }
 
 #[test]
+fn a_link_that_carries_a_game_is_gone_around_after_half_a_second_and_a_quiet_one_is_not() {
+    let (mut mesh, mut now) = linked();
+    for _ in 0..200 {
+        now += millis(20);
+        mesh.heard(now, path(HOST));
+        mesh.handle_frame(now, path(1), frame("y")).unwrap();
+    }
+    drain(&mut mesh);
+    for (after, route) in [(400, Route::Direct), (600, Route::ThroughHost)] {
+        mesh.local_frame(now + millis(after), frame("x"));
+        assert_eq!((sends(&mut mesh).contains(&wrapped(HOST, "b")), mesh.route_to("b")), (after == 600, route));
+    }
+    // The game stops: answered probes are enough soon.
+    for n in 1..20 {
+        now += secs(2);
+        mesh.heard(now, path(HOST));
+        mesh.local_frame(now, frame("x"));
+        assert_eq!(mesh.route_to("b") == Route::Direct, n > 1, "{n}");
+        mesh.heard(now, path(1));
+        assert_eq!(mesh.route_to("b"), Route::Direct, "one sign of life, and it is used again");
+    }
+}
+
+#[test]
 fn a_doubted_link_is_gone_around_until_it_is_heard_or_moves() {
     let (mut mesh, now) = linked();
     mesh.doubt(now, path(1));

@@ -107,6 +107,8 @@ pub(crate) struct Net {
     pub(crate) echoes: BTreeSet<SocketAddr>,
     /// Addresses cut off from everybody.
     pub(crate) cut: BTreeSet<SocketAddr>,
+    /// Nothing passes between these two.
+    pub(crate) parted: Option<(SocketAddr, SocketAddr)>,
     /// Share of datagrams lost.
     pub(crate) loss: f64,
     /// No sealed frame arrives.
@@ -127,6 +129,7 @@ impl Net {
             nodes: Vec::new(),
             echoes: BTreeSet::new(),
             cut: BTreeSet::new(),
+            parted: None,
             loss: 0.0,
             no_seals: false,
             sent: Vec::new(),
@@ -256,6 +259,9 @@ impl Net {
 
     fn arrive(&mut self, datagram: &Sent) {
         if self.cut.contains(&datagram.from) || self.cut.contains(&datagram.to) {
+            return;
+        }
+        if self.parted.is_some_and(|(a, b)| [(a, b), (b, a)].contains(&(datagram.from, datagram.to))) {
             return;
         }
         if self.echoes.contains(&datagram.to) {
