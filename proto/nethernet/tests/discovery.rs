@@ -35,11 +35,14 @@ struct Machine {
     signals: Vec<String>,
 }
 
+/// What is on its way between two machines.
+type Wire = Link<(Path, Vec<u8>)>;
+
 /// A network whose broadcasts reach every machine, the sender's own included.
 struct Lan {
     now: Instant,
     machines: Vec<Machine>,
-    links: BTreeMap<(usize, usize), Link<(Path, Vec<u8>)>>,
+    links: BTreeMap<(usize, usize), Wire>,
     link: LinkConfig,
     sent: Vec<(usize, SocketAddr, Vec<u8>)>,
 }

@@ -23,6 +23,12 @@ const CHECK_PACE: Duration = Duration::from_millis(2);
 /// While no path works, every pair is tried again at this interval: both sides give up their pairs in an outage, and
 /// then neither would begin.
 const RETRY: Duration = Duration::from_secs(2);
+/// How long an answerer holds back its own checks while the offerer's have not come. libdatachannel looks for the answer's
+/// fingerprint before it has stored it, and gives up, where ICE connects at the moment it gets the answer; it cannot
+/// where the first check is its own.
+const HOLD: Duration = Duration::from_millis(100);
+/// Checks held back. More pairs than that are checked later.
+const HELD_MAX: usize = 128;
 /// Addresses of the other side that checks may come from.
 const SOURCES_MAX: usize = 64;
 /// Channels of a connection; more are ignored.
@@ -96,6 +102,11 @@ fn ends_association(packet: &[u8]) -> bool {
     matches!(packet.get(12), Some(6 | 7 | 8 | 14))
 }
 
+/// Whether a datagram is a Binding request (RFC 8489, section 5).
+fn is_check(datagram: &[u8]) -> bool {
+    datagram.starts_with(&[0, 1])
+}
+
 /// Takes out what was received in full: an association that ends forgets what nobody has read.
 fn rescue(sctp: &mut impl Sctp, channels: &mut BTreeMap<u16, Channel>) {
     for (stream, channel) in channels.iter_mut().filter(|(_, channel)| channel.open) {
@@ -129,6 +140,8 @@ pub struct WebRtc<S: Sctp = RtcSctp> {
     nominated: bool,
     interrupted: bool,
     retry_at: Option<Instant>,
+    hold: Option<Instant>,
+    held: VecDeque<(SocketAddr, SocketAddr, Vec<u8>)>,
     remote: Option<(Vec<Fingerprint>, DtlsRole, usize)>,
     dtls: Option<Dtls>,
     dtls_at: Option<Instant>,
@@ -178,6 +191,8 @@ impl<S: Sctp> WebRtc<S> {
             nominated: false,
             interrupted: false,
             retry_at: None,
+            hold: None,
+            held: VecDeque::new(),
             remote: None,
             dtls: None,
             dtls_at: None,
@@ -215,8 +230,19 @@ impl<S: Sctp> WebRtc<S> {
         }
         self.sources.insert(from);
         self.heard = Some(now);
+        if is_check(datagram) {
+            self.release();
+        }
         self.tick_ice(now);
         true
+    }
+
+    /// The offerer has begun, or does not: what was held back is sent.
+    fn release(&mut self) {
+        if self.hold.take().is_some() {
+            self.stash.append(&mut self.held);
+            self.dirty = true;
+        }
     }
 
     fn tick_ice(&mut self, now: Instant) {
@@ -543,6 +569,10 @@ impl<S: Sctp> Engine for WebRtc<S> {
         }
         self.ice.set_remote_credentials(IceCreds { ufrag: remote.ufrag, pass: remote.pwd });
         self.remote = Some((remote.fingerprints, remote.role, remote.message_limit));
+        // Who is ICE-lite never checks (RFC 8445, section 2.5).
+        if !self.offerer && !remote.ice_lite && self.sources.is_empty() {
+            self.hold = Some(now + HOLD);
+        }
         self.tick_ice(now);
         Ok(())
     }
@@ -563,6 +593,9 @@ impl<S: Sctp> Engine for WebRtc<S> {
         self.now = self.now.max(now);
         if self.life == Life::Over {
             return;
+        }
+        if self.hold.is_some_and(|at| at <= now) {
+            self.release();
         }
         if self.retry_at.is_some_and(|at| at <= now) {
             self.retry_at = Some(now + RETRY);
@@ -598,6 +631,12 @@ impl<S: Sctp> Engine for WebRtc<S> {
         }
         while let Some(transmit) = self.ice.poll_transmit() {
             let bytes: &[u8] = &transmit.contents;
+            if self.hold.is_some() && is_check(bytes) {
+                if self.held.len() < HELD_MAX {
+                    self.held.push_back((transmit.source, transmit.destination, bytes.to_vec()));
+                }
+                continue;
+            }
             if !out(transmit.source, transmit.destination, bytes) {
                 self.stash.push_back((transmit.source, transmit.destination, bytes.to_vec()));
                 return any;
@@ -639,6 +678,7 @@ impl<S: Sctp> Engine for WebRtc<S> {
         [
             self.ice_at.map(|at| (at, "connectivity checks")),
             self.retry_at.map(|at| (at, "pairs are tried again")),
+            self.hold.map(|at| (at, "checks are held back")),
             self.dtls_at.map(|at| (at, "DTLS")),
             self.sctp.as_ref().and_then(Sctp::poll_timeout).map(|at| (at, "SCTP")),
         ]
@@ -722,3 +762,6 @@ impl<S: Sctp> Engine for WebRtc<S> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
