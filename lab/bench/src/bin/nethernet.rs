@@ -9,11 +9,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use net::{Poller, RecvPool, SendBatch, SendErrors, UdpSocket, Wake};
 use nethernet::NetworkId;
 use nethernet::engine::Certificate;
 use nethernet::frame::Channel;
 use nethernet::session::{Config, Endpoint, Event, SessionId, Socket, Use};
-use net::{Poller, RecvPool, SendBatch, SendErrors, UdpSocket, Wake};
 use seam::{Path, SocketId};
 
 const SOCKET: SocketId = SocketId(0);
