@@ -14,6 +14,7 @@ mod stop;
 mod testing;
 mod text;
 mod tools;
+mod transfer;
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -141,7 +142,7 @@ fn host(args: &HostArgs, legacy: bool) -> u8 {
     let stun = setup::stun(&log, rendezvous.as_deref());
     let portmap = setup::portmap(args.portmap, &stun);
     let parts = HostParts { password, secret, impair, stun, vpn: setup::vpn(&log), rendezvous, portmap };
-    run.go(setup::host(args, parts))
+    run.go(setup::host(args, parts, &dir.path))
 }
 
 /// A fresh secret, or the kept one of a server that is always on.
@@ -221,5 +222,5 @@ fn join(args: JoinArgs, legacy: bool) -> u8 {
         guess: common.master.guesses(),
         ..JoinConfig::new(&common.name, code)
     };
-    run.go(setup::join(common, args.local_port, config, setup::vpn(&log)))
+    run.go(setup::join(common, args.local_port, config, setup::vpn(&log), &dir.path))
 }

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use lobby::Roster;
 use seam::Route;
-use session::Event;
+use session::{Event, Moved};
 
-use crate::text;
+use crate::{text, transfer};
 
 /// Turns events into lines, saying only what changed.
 #[derive(Debug, Default)]
@@ -35,6 +35,16 @@ impl Plain {
                 differences(before.as_deref(), roster)
             }
             Event::Chat { from, text, .. } => vec![format!("[chat] {}: {}", text::fit(from, 40), text::clean(text))],
+            Event::Transfer { send, peer, moved } => {
+                let way = if *send { "to" } else { "from" };
+                let said = match moved {
+                    Moved::Progress(progress) => Some(transfer::line(progress)),
+                    moved => transfer::news(moved),
+                };
+                said.map(|said| format!("[xfer] {way} {}: {}", text::fit(peer, 40), text::clean(&said)))
+                    .into_iter()
+                    .collect()
+            }
             Event::Start { save, .. } => {
                 vec![format!("[lobby] the game starts {} a save", if *save { "with" } else { "without" })]
             }

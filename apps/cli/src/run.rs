@@ -77,6 +77,9 @@ impl Run {
             Ok(show) => show,
             Err(error) => return self.fail(&format!("no panel here: {error}"), FAILED),
         };
+        if self.host {
+            self.ipc.set_stream_port(handle.facts().local.port);
+        }
         let (end, up, stopped) = self.attend(&handle, &mut show);
         drop(show);
         let end = end.unwrap_or_else(|| End::Fault("the session did not end in time".to_owned()));
@@ -171,11 +174,14 @@ impl Run {
         for asked in self.ipc.poll() {
             match asked {
                 Asked::Session(command) => commands.push(command),
-                Asked::StartWithSave => {
-                    let why = "sending a save is not in this build yet: start without one";
-                    self.log.line(&format!("[ipc] {why}"));
-                    commands.push(Command::Note(why.to_owned()));
-                }
+                Asked::StartWithSave { save, switch } => match files::save(&save) {
+                    Ok(files) => commands.push(Command::StartWith { files, switch }),
+                    Err(why) => {
+                        self.ipc.status(self.ipc.state(), &why.to_string());
+                        self.log.line(&format!("[xfer] {why}"));
+                        commands.push(Command::Note(why.to_string()));
+                    }
+                },
                 Asked::Publish(on) => match &self.listing {
                     Some(listing) => commands.push(Command::Publish(on.then(|| listing.publish.clone()))),
                     None => self.log.line("[publish] no master server is named: start the host with --publish URL"),

@@ -179,7 +179,7 @@ pub(crate) struct HostParts {
 }
 
 /// A host's driver.
-pub(crate) fn host(args: &HostArgs, parts: HostParts) -> Setup {
+pub(crate) fn host(args: &HostArgs, parts: HostParts, dir: &Path) -> Setup {
     let common = &args.common;
     let game =
         if args.relay_only { GameSide::None } else { GameSide::Loopback { bridge: bridge(common.game_local_port) } };
@@ -198,17 +198,18 @@ pub(crate) fn host(args: &HostArgs, parts: HostParts) -> Setup {
         survey: true,
         ..HostConfig::new(&common.name, parts.secret)
     };
-    Setup { portmap: parts.portmap, ..finish(Role::Host(config), args.local_port, common, parts.vpn) }
+    Setup { portmap: parts.portmap, ..finish(Role::Host(config), args.local_port, common, parts.vpn, dir) }
 }
 
 /// A joiner's driver.
-pub(crate) fn join(common: &CommonArgs, port: u16, config: JoinConfig, vpn: Option<Ipv4Addr>) -> Setup {
-    finish(Role::Join(config), port, common, vpn)
+pub(crate) fn join(common: &CommonArgs, port: u16, config: JoinConfig, vpn: Option<Ipv4Addr>, dir: &Path) -> Setup {
+    finish(Role::Join(config), port, common, vpn, dir)
 }
 
-fn finish(role: Role, port: u16, common: &CommonArgs, vpn: Option<Ipv4Addr>) -> Setup {
+fn finish(role: Role, port: u16, common: &CommonArgs, vpn: Option<Ipv4Addr>, dir: &Path) -> Setup {
     let bind = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
-    Setup { role, bind, relay_port: common.game_relay_port, vpn, portmap: None, seed: None }
+    let files = Some(dir.to_owned());
+    Setup { role, bind, relay_port: common.game_relay_port, vpn, portmap: None, files, seed: None }
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ use seam::{Outbox, Path, Refused};
 use session::{Command, Event};
 
 use crate::extra::Extras;
+use crate::jobs::Jobs;
 use crate::machine::Machine;
 use crate::router::Router;
 use crate::tunnel::{Came, Tunnels};
@@ -36,6 +37,7 @@ pub(crate) struct Core<M> {
     arrivals: Vec<(SocketAddr, BytesMut)>,
     workers: Workers,
     router: Option<Router>,
+    jobs: Option<Jobs>,
     refused: BTreeMap<Refused, u64>,
     tell_at: Option<Instant>,
     ended: Option<Instant>,
@@ -82,6 +84,7 @@ impl<M: Machine> Core<M> {
             arrivals: Vec::new(),
             workers,
             router: None,
+            jobs: None,
             refused: BTreeMap::new(),
             tell_at: None,
             ended: None,
@@ -96,6 +99,11 @@ impl<M: Machine> Core<M> {
     /// This machine's router is asked for the port as well.
     pub(crate) fn set_router(&mut self, router: Router) {
         self.router = Some(router);
+    }
+
+    /// Files come and go.
+    pub(crate) fn set_jobs(&mut self, jobs: Jobs) {
+        self.jobs = Some(jobs);
     }
 
     /// One turn: timers, what was received, commands, answers; then requests, events and datagrams until there are no
@@ -133,6 +141,11 @@ impl<M: Machine> Core<M> {
             }
         }
 
+        while let Some(did) = self.jobs.as_mut().and_then(Jobs::poll) {
+            busy = true;
+            self.machine.handle_job(now, did);
+        }
+
         while let Some((id, request)) = self.machine.poll_request() {
             busy = true;
             match self.out.extra.request(&mut self.poller, request) {
@@ -146,6 +159,12 @@ impl<M: Machine> Core<M> {
                         self.workers.submit(id, request);
                     }
                 }
+            }
+        }
+        while let Some(job) = self.machine.poll_job() {
+            busy = true;
+            if let Some(jobs) = &mut self.jobs {
+                jobs.submit(job);
             }
         }
         while let Some(event) = self.machine.poll_event() {

@@ -11,6 +11,7 @@ mod core;
 mod extra;
 mod http;
 mod inline;
+mod jobs;
 mod machine;
 mod queue;
 mod router;

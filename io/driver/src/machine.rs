@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use seam::{Outbox, Path, PooledBuf, Refused, Reply, Request, RequestId};
-use session::{Command, Event, Session};
+use session::{Command, Did, Event, Job, Session};
 
 /// The verbs of a session; in tests, of a stand-in. They mean what a session's own mean.
 pub(crate) trait Machine {
@@ -16,6 +16,10 @@ pub(crate) trait Machine {
     fn poll_request(&mut self) -> Option<(RequestId, Request)>;
     fn poll_event(&mut self) -> Option<Event>;
     fn poll_timeout(&self) -> Option<(Instant, &'static str)>;
+    fn poll_job(&mut self) -> Option<Job> {
+        None
+    }
+    fn handle_job(&mut self, _now: Instant, _did: Did) {}
 }
 
 impl Machine for Session {
@@ -50,5 +54,13 @@ impl Machine for Session {
 
     fn poll_timeout(&self) -> Option<(Instant, &'static str)> {
         self.poll_timeout()
+    }
+
+    fn poll_job(&mut self) -> Option<Job> {
+        self.poll_job()
+    }
+
+    fn handle_job(&mut self, now: Instant, did: Did) {
+        self.handle_job(now, did);
     }
 }

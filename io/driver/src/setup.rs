@@ -1,8 +1,9 @@
 //! Opening: sockets, addresses, seed, session.
 
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use net::UdpSocket;
@@ -10,6 +11,7 @@ use session::{Event, GAME, GameSide, HostConfig, JoinConfig, LOBBY, Local, Sessi
 use thiserror::Error;
 
 use crate::core::Core;
+use crate::jobs::Jobs;
 use crate::router::{AskRouter, Router};
 
 /// A host's UDP port unless told otherwise (netpunch wire, section 1).
@@ -43,6 +45,8 @@ pub struct Setup {
     /// Ask this machine's router to let strangers in to a host's port; `None` leaves the router alone. Joiners dial and
     /// need no such thing: theirs is left alone anyway.
     pub portmap: Option<AskRouter>,
+    /// Where received files go. `None` takes none and sends none.
+    pub files: Option<PathBuf>,
     /// Seed of everything the session draws; `None` asks the operating system.
     pub seed: Option<[u8; 32]>,
 }
@@ -62,7 +66,7 @@ impl Setup {
 
     fn new(role: Role, port: u16) -> Self {
         let bind = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
-        Self { role, bind, relay_port: None, vpn: None, portmap: None, seed: None }
+        Self { role, bind, relay_port: None, vpn: None, portmap: None, files: None, seed: None }
     }
 }
 
@@ -116,7 +120,23 @@ pub(crate) struct Opened {
 
 /// Opens all that `setup` asks for.
 pub(crate) fn open(mut setup: Setup) -> Result<Opened, OpenError> {
-    let Bound { sockets, facts, remarks } = bind(&mut setup)?;
+    let Bound { sockets, facts, mut remarks } = bind(&mut setup)?;
+    let mut listeners = Vec::new();
+    match &mut setup.role {
+        Role::Host(config) => {
+            config.files = setup.files.is_some();
+            if config.files {
+                match streams(setup.bind.ip(), facts.local.port) {
+                    Ok(open) => (listeners, config.stream_port) = (open, Some(facts.local.port)),
+                    Err(error) => remarks.push(format!(
+                        "[xfer] TCP port {} cannot be opened ({error}): files go by UDP alone",
+                        facts.local.port
+                    )),
+                }
+            }
+        }
+        Role::Join(config) => config.files = setup.files.is_some(),
+    }
     let mut portmap = None;
     if let Role::Host(config) = &mut setup.role {
         // A lobby on loopback is for this machine alone.
@@ -133,6 +153,9 @@ pub(crate) fn open(mut setup: Setup) -> Result<Opened, OpenError> {
     let mut core = Core::new(session, sockets, now).map_err(OpenError::Socket)?;
     if let Some(ask) = portmap {
         core.set_router(Router::start(ask, facts.local.port, core.wake()));
+    }
+    if let Some(folder) = setup.files {
+        core.set_jobs(Jobs::new(folder, listeners, core.wake()));
     }
     Ok(Opened { core, facts, remarks: remarks.into_iter().map(Event::Log).collect() })
 }
@@ -162,6 +185,11 @@ fn bind(setup: &mut Setup) -> Result<Bound, OpenError> {
         sockets.push(socket);
     }
     Ok(Bound { sockets, facts, remarks })
+}
+
+/// Where others fetch files: the lobby's own port, at the addresses of the lobby.
+fn streams(ip: IpAddr, port: u16) -> io::Result<Vec<TcpListener>> {
+    if ip.is_unspecified() { files::listen(port) } else { Ok(vec![files::listen_at(SocketAddr::new(ip, port))?]) }
 }
 
 /// The lobby socket. Every IPv4 interface means every IPv6 one as well, on a system that has both: our own ends dial either.

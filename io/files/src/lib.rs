@@ -11,10 +11,12 @@
 
 mod hashes;
 mod place;
+mod save;
 mod source;
 mod stream;
 mod target;
 mod worker;
 
-pub use stream::{GREETING_FOR, dial, greeting, listen};
+pub use save::{SaveError, save};
+pub use stream::{GREETING_FOR, dial, greeting, listen, listen_at};
 pub use worker::{QUEUE_MAX, Worker};

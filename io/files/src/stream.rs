@@ -44,6 +44,16 @@ pub fn listen(port: u16) -> io::Result<Vec<TcpListener>> {
     Ok(std::iter::once(first).chain(second).collect())
 }
 
+/// Listens at one address alone, as [`listen`] does at all of them.
+///
+/// # Errors
+/// Why not.
+pub fn listen_at(at: SocketAddr) -> io::Result<TcpListener> {
+    let socket = bind(at)?;
+    socket.listen(BACKLOG)?;
+    Ok(TcpListener::from(socket))
+}
+
 fn bind(at: SocketAddr) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(at), Type::STREAM, Some(Protocol::TCP))?;
     if at.is_ipv6() {

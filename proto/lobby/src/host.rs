@@ -5,6 +5,7 @@
 mod admission;
 mod members;
 mod publish;
+mod serve;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -69,6 +70,8 @@ pub struct Host {
     mode: Mode,
     /// The last start, if the game runs.
     running: bool,
+    /// That start went with a save.
+    start_save: bool,
     transport_lobby: String,
     next_cid: i64,
     copies: Copies,
@@ -113,6 +116,7 @@ impl Host {
             members: Members::default(),
             letters,
             running: false,
+            start_save: false,
             next_cid: 1,
             copies: Copies::default(),
             queues: Queues::default(),
@@ -301,12 +305,13 @@ impl Host {
         self.settle(now);
     }
 
-    /// Starts everybody who was not started yet, without a save. With one nothing happens but a status that says so.
+    /// Starts everybody who was not started yet, without a save. With one nothing happens but a status that says so:
+    /// that is for [`Host::start_with_save`], when the save is where it has to be.
     pub fn start(&mut self, now: Instant, save: bool) {
         self.enter(now);
         if save {
             let state = if self.members.is_empty() { State::Waiting } else { State::Connected };
-            self.status(state, "a save cannot be sent by this program; start without one");
+            self.status(state, "name the save to start with, or start without one");
         } else {
             self.start_waiting(now);
         }
@@ -511,7 +516,7 @@ impl Host {
         if !self.running && self.own.is_some() {
             self.queues.tell(Event::Start { save: false, switch: false });
         }
-        self.running = true;
+        (self.running, self.start_save) = (true, false);
         self.published.stale();
     }
 

@@ -105,6 +105,11 @@ pub struct Joiner {
     next_show: Instant,
     acknowledge: bool,
     started: bool,
+    /// A save of this session was received and verified, and whether a start has not taken it yet.
+    saved: bool,
+    fresh: bool,
+    /// This player was started in the world before the newest.
+    switching: bool,
     /// World nonces told already, the newest last; at most 64.
     worlds: VecDeque<String>,
     read: Read,
@@ -143,6 +148,9 @@ impl Joiner {
             next_show: now,
             acknowledge: false,
             started: false,
+            saved: false,
+            fresh: false,
+            switching: false,
             worlds: VecDeque::new(),
             read: Read::default(),
             wishes: Wishes::default(),
@@ -242,6 +250,19 @@ impl Joiner {
     #[must_use]
     pub fn is_confirmed(&self) -> bool {
         matches!(self.phase, Phase::In { .. })
+    }
+
+    /// Whether the host can send files by QUIC.
+    #[must_use]
+    pub fn host_speaks_quic(&self) -> bool {
+        self.words.quic
+    }
+
+    /// A save of this session is here and verified: a start that goes with one counts from now on.
+    pub fn save_ready(&mut self, now: Instant) {
+        self.enter(now);
+        (self.saved, self.fresh) = (true, true);
+        self.settle(now);
     }
 
     /// Where the host is.

@@ -367,18 +367,26 @@ pub(crate) struct Words {
     pub(crate) again: bool,
     /// Of the composer: this room carries the word for it.
     pub(crate) guess: bool,
+    /// Of the composer as well: files by QUIC.
+    pub(crate) quic: bool,
 }
 
 impl Words {
     /// The words this room knows, as they are offered.
     pub(crate) fn offer(extensions: bool) -> Vec<String> {
-        if extensions { ["roster", "resume", "again", "guess"].map(str::to_owned).to_vec() } else { Vec::new() }
+        if extensions { ["roster", "resume", "again", "guess", "quic"].map(str::to_owned).to_vec() } else { Vec::new() }
     }
 
     /// The known words among those offered by the other end.
     pub(crate) fn read(offered: &[String], extensions: bool) -> Self {
         let has = |word: &str| extensions && offered.iter().take(WORDS_MAX).any(|offer| offer == word);
-        Self { roster: has("roster"), resume: has("resume"), again: has("again"), guess: has("guess") }
+        Self {
+            roster: has("roster"),
+            resume: has("resume"),
+            again: has("again"),
+            guess: has("guess"),
+            quic: has("quic"),
+        }
     }
 }
 
@@ -474,7 +482,7 @@ mod tests {
     #[test]
     fn words_that_are_not_known_are_passed_over() {
         let offered = ["someday", "roster", "again"].map(str::to_owned);
-        assert_eq!(Words::read(&offered, true), Words { roster: true, resume: false, again: true });
+        assert_eq!(Words::read(&offered, true), Words { roster: true, again: true, ..Words::default() });
         assert_eq!(Words::read(&offered, false), Words::default());
         let mut many = vec![String::new(); WORDS_MAX];
         many.push("roster".into());

@@ -11,7 +11,7 @@ fn examples() -> Vec<Value> {
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/wire/extensions.md")).unwrap();
     page.split("```json\n")
         .skip(1)
-        .map(|rest| serde_json::from_str(rest.split("```").next().unwrap()).unwrap())
+        .flat_map(|rest| rest.split("```").next().unwrap().lines().map(|line| serde_json::from_str(line).unwrap()))
         .collect()
 }
 

@@ -102,6 +102,10 @@ pub struct HostConfig {
     pub portmap: bool,
     /// Find out how this machine's router behaves, after the code.
     pub survey: bool,
+    /// The driver takes files of transfers to the disk and off it.
+    pub files: bool,
+    /// The TCP port at which the driver lets others fetch files.
+    pub stream_port: Option<u16>,
 }
 
 /// A joiner.
@@ -133,6 +137,8 @@ pub struct JoinConfig {
     pub rendezvous: Option<String>,
     /// Guess ports beside the relay when both routers hide theirs.
     pub guess: bool,
+    /// The driver takes files of transfers to the disk: without it what is offered is refused.
+    pub files: bool,
 }
 
 impl HostConfig {
@@ -157,6 +163,8 @@ impl HostConfig {
             guess: true,
             portmap: false,
             survey: false,
+            files: false,
+            stream_port: None,
         }
     }
 }
@@ -179,6 +187,7 @@ impl JoinConfig {
             extensions: true,
             rendezvous: None,
             guess: true,
+            files: false,
         }
     }
 }

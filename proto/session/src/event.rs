@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddrV4;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use lobby::{End, Mode, Roster, State};
 use seam::LinkStats;
+
+use parcel::Progress;
 
 use crate::{Behaviour, PortMap, PortState, Publish, Via};
 
@@ -37,6 +40,15 @@ pub enum Command {
         /// It replaces a running world.
         switch: bool,
     },
+    /// Start everybody who waits with a save: each gets its files first.
+    StartWith {
+        /// Each file and the name it travels under ([`parcel::SAVE_NAMES`]).
+        files: Vec<(PathBuf, String)>,
+        /// It replaces a running world.
+        switch: bool,
+    },
+    /// The own game is making a newer save: for two minutes latecomers are not served with the last one.
+    SaveComing,
     /// Lines for the host's merged log.
     Log(Vec<String>),
     /// A chat line for this player alone.
@@ -96,6 +108,20 @@ pub enum Event {
         /// Replacing a running world.
         switch: bool,
     },
+    /// Files are on their way.
+    Transfer {
+        /// They go from here; else they come.
+        send: bool,
+        /// To or from whom.
+        peer: String,
+        /// How it goes.
+        moved: Moved,
+    },
+    /// A save was received whole and verified; its files bear their names.
+    SaveReady {
+        /// Their names, the save first.
+        files: Vec<String>,
+    },
     /// A new world nonce for the game's bridge.
     TransportLobby(String),
     /// A line of another player's log.
@@ -134,4 +160,24 @@ pub enum Event {
     Log(String),
     /// The session is over. Nothing follows.
     Ended(End),
+}
+
+/// How a transfer goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Moved {
+    /// How far the receiver is; about once a second.
+    Progress(Progress),
+    /// A byte stream, or QUIC, carries it from now on.
+    Streaming,
+    /// That broke: chunks carry the rest.
+    Chunks,
+    /// What arrived was not what was offered: it begins again.
+    Again,
+    /// The receiver has verified everything.
+    Done,
+    /// It will not come about, and why.
+    Failed(String),
+    /// The receiver left.
+    Dropped,
 }

@@ -2,9 +2,10 @@
 
 use bytes::Buf;
 use codec::Value;
-use np1::{Fragment, HEADER, Kind, Packet, PlainTake};
+use np1::{Chunk, Fragment, HEADER, Kind, Packet, PlainTake};
 use seam::{Path, PooledBuf, Refused};
 
+use crate::parcels::may_be_word;
 use crate::session::{Crypt, Role, Session};
 use crate::{Event, FIRST_EXTRA, GAME, LOBBY, TUNNEL};
 
@@ -56,7 +57,7 @@ impl Session {
         self.player_said(from, data)
     }
 
-    fn player_said(&mut self, path: Path, data: PooledBuf) -> Result<(), Refused> {
+    fn player_said(&mut self, path: Path, mut data: PooledBuf) -> Result<(), Refused> {
         self.egress.received(path, data.len());
         if stun::looks_like(&data) {
             return self.punch.handle_stun(self.now, path, &data);
@@ -80,7 +81,12 @@ impl Session {
             Kind::Sealed => self.sealed(path, data, Protection::Sealed),
             Kind::Signed => self.sealed(path, data, Protection::Signed),
             Kind::Plain => self.plain(path, data),
-            Kind::KeyExchange | Kind::Quic | Kind::Other(_) => Err(Refused::NotOurs),
+            Kind::Quic => {
+                let from = self.beside(path).unwrap_or(path);
+                data.advance(HEADER);
+                self.quic_came(from, data)
+            }
+            Kind::KeyExchange | Kind::Other(_) => Err(Refused::NotOurs),
         }
     }
 
@@ -158,6 +164,7 @@ impl Session {
     /// Type D: everything in a plain session, otherwise next to nothing (netpunch wire, section 4.2).
     fn plain(&mut self, path: Path, mut data: PooledBuf) -> Result<(), Refused> {
         data.advance(HEADER.min(data.len()));
+        let from = self.beside(path).unwrap_or(path);
         match (&self.crypt, &mut self.role) {
             (Crypt::Plain, _) => {
                 self.heard(path);
@@ -165,7 +172,8 @@ impl Session {
             }
             (Crypt::Sealed(_), Role::Joiner(side)) => match np1::read_plain(&data) {
                 PlainTake::Reject(reason) => side.lobby.handle_plain_reject(self.now, path, &reason),
-                PlainTake::Chunk(_) | PlainTake::Nothing => Err(Refused::NotAllowed),
+                PlainTake::Chunk(chunk) => self.chunk_came(from, &chunk),
+                PlainTake::Nothing => Err(Refused::NotAllowed),
             },
             (Crypt::Sealed(_) | Crypt::Locked, _) => Err(Refused::NotAllowed),
         }
@@ -202,6 +210,10 @@ impl Session {
                     None => Ok(()),
                 }
             }
+            Some(_) if data.starts_with(&np1::CHUNK_MAGIC) => {
+                let chunk = Chunk::parse(&data)?;
+                self.chunk_came(from, &chunk)
+            }
             Some(_) | None => Err(Refused::Malformed),
         }
     }
@@ -229,6 +241,12 @@ impl Session {
                     // An old host ignores it as well.
                     Role::Joiner(_) | Role::Host(_) => Err(Refused::Unexpected),
                 };
+            }
+        }
+        if may_be_word(json) {
+            match self.parcel_word(from, json) {
+                Err(Refused::NotOurs) => {}
+                other => return other,
             }
         }
         if is_named(json, crate::guess::WORD) {

@@ -17,9 +17,11 @@ mod egress;
 mod event;
 mod guess;
 mod ingress;
+mod jobs;
 mod joiner;
 mod observing;
 mod obstacle;
+mod parcels;
 mod portmap;
 mod publish;
 mod reach;
@@ -33,13 +35,15 @@ mod verdict;
 mod ways;
 
 pub use config::{GameSide, HostConfig, JoinConfig, Local, RELEASE, StunServer};
-pub use event::{Command, Event};
+pub use event::{Command, Event, Moved};
+pub use jobs::{Did, Job, TransferId};
 pub use obstacle::{Obstacle, Via};
 pub use portmap::{PortMap, PortState};
 pub use publish::Publish;
 pub use session::{Session, Tally};
 pub use verdict::{Better, Expected, Help, Mine, Verdict};
 
+pub use parcel::{Answer, Ask, Progress, Transport};
 pub use stun::{Behaviour, Filtering, Mapping};
 
 use seam::SocketId;

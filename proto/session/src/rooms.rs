@@ -31,6 +31,7 @@ impl Session {
             }
             moved |= self.pump_reach();
             moved |= self.pump_listing();
+            moved |= self.pump_parcels();
             if !moved {
                 break;
             }
@@ -98,6 +99,7 @@ impl Session {
         self.reassembly.forget(old);
         self.salts.rekey(old, new);
         self.egress.rekey(old, new);
+        self.parcels.rekey(old, new);
         self.rekey_way(old, new);
     }
 
@@ -123,6 +125,7 @@ impl Session {
             lobby::Event::MemberMoved { old, new, .. } => self.follow(old, new),
             lobby::Event::MemberLeft { path, .. } => {
                 self.mesh.member_left(now, path);
+                self.parcels.left(path);
                 self.release(path);
                 self.end_way(path);
                 self.reassembly.forget(path);
@@ -249,6 +252,10 @@ impl Session {
             self.send_message(path, json);
         }
         while self.egress.has_room() {
+            let Some((path, json)) = self.parcels.poll_message() else { break };
+            self.send_message(path, json);
+        }
+        while self.egress.has_room() {
             let Some(mut send) = self.mesh.poll_send() else { break };
             if let Some(reach) = &self.reach {
                 reach.ways.spread(self.now, &mut send.to);
@@ -274,7 +281,7 @@ impl Session {
     }
 
     /// One lobby message to one player: whole, or in fragments that are sealed each on its own.
-    fn send_message(&mut self, path: Path, json: Vec<u8>) {
+    pub(crate) fn send_message(&mut self, path: Path, json: Vec<u8>) {
         let mut to = vec![path];
         if let Some(reach) = &self.reach {
             reach.ways.spread(self.now, &mut to);

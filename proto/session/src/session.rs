@@ -17,6 +17,7 @@ use stun::Observation;
 use crate::egress::Egress;
 use crate::joiner::JoinSide;
 use crate::observing::{Observing, profile};
+use crate::parcels::Parcels;
 use crate::portmap::Port;
 use crate::publish::Listing;
 use crate::reach::Reach;
@@ -109,6 +110,8 @@ pub struct Session {
     pub(crate) port: Option<Box<Port>>,
     /// A host's row in the public list.
     pub(crate) listing: Option<Box<Listing>>,
+    /// Files to and from other players.
+    pub(crate) parcels: Parcels,
     /// A host's code as it was given out last.
     pub(crate) code: Option<String>,
     /// Any datagram came from outside.
@@ -201,6 +204,7 @@ impl Session {
             reach: None,
             port: None,
             listing: None,
+            parcels: Parcels::default(),
             code: None,
             arrived: false,
             dialled_at: now,
@@ -308,6 +312,7 @@ impl Session {
         self.joiner_timeout();
         self.reach_timeout();
         self.listing_timeout();
+        self.parcels_timeout();
         if !self.over && now >= self.links_at {
             self.links_at = now + LINKS_EVERY;
             let links = Arc::new(self.links());
@@ -347,6 +352,16 @@ impl Session {
             self.publish(publish);
             return self.pump();
         }
+        if let Command::StartWith { files, switch } = command {
+            self.start_with(files, switch);
+            return self.pump();
+        }
+        if command == Command::SaveComing {
+            return self.save_coming();
+        }
+        if let Command::Start { save: false, .. } = command {
+            self.start_without();
+        }
         match &mut self.role {
             Role::Host(side) => {
                 let lobby = &mut side.lobby;
@@ -375,6 +390,8 @@ impl Session {
                     Command::Log(_)
                     | Command::Frame(_)
                     | Command::FrameTo { .. }
+                    | Command::StartWith { .. }
+                    | Command::SaveComing
                     | Command::Publish(_)
                     | Command::PortMap(_) => {}
                 }
@@ -392,7 +409,12 @@ impl Session {
                     Command::Note(text) => lobby.note(now, &text),
                     Command::Quit => self.quit_joiner(),
                     Command::Kick { .. } => self.log("[join] only the host removes players".to_owned()),
-                    Command::Frame(_) | Command::FrameTo { .. } | Command::Publish(_) | Command::PortMap(_) => {}
+                    Command::Frame(_)
+                    | Command::FrameTo { .. }
+                    | Command::StartWith { .. }
+                    | Command::SaveComing
+                    | Command::Publish(_)
+                    | Command::PortMap(_) => {}
                 }
             }
         }
@@ -414,7 +436,9 @@ impl Session {
                 return false;
             }
             if fetched {
-                return all;
+                // A game's frames always go first: files take what room is left.
+                let parcels = &mut self.parcels;
+                return self.egress.through(now, out, |out| parcels.transmit(now, out)) && all;
             }
         }
     }
@@ -438,8 +462,11 @@ impl Session {
         if !self.events.is_empty() || !self.requests.is_empty() {
             return Some((self.now, "events or requests to fetch"));
         }
+        if self.parcels.has_jobs() {
+            return Some((self.now, "work for the disk to fetch"));
+        }
         let rooms = if self.over {
-            [None; 12]
+            [None; 13]
         } else {
             let lobby = match &self.role {
                 Role::Host(side) => side.lobby.poll_timeout(),
@@ -458,6 +485,7 @@ impl Session {
                 self.observe_at.map(|at| (at, "the own address again")),
                 self.port_deadline(),
                 self.code_deadline(),
+                self.parcels.poll_timeout(),
             ]
         };
         rooms.into_iter().flatten().chain(self.egress.poll_timeout()).min_by_key(|(at, _)| *at)
@@ -573,6 +601,7 @@ impl Session {
         }
         self.unlist();
         self.push(Event::Ended(end));
+        self.parcels.close(self.now);
         self.over = true;
     }
 

@@ -24,8 +24,13 @@ const LINE: usize = 64 * 1024;
 pub(crate) enum Asked {
     /// Something for the session.
     Session(Command),
-    /// Start with a save, which this build cannot send.
-    StartWithSave,
+    /// Start with the save at this path.
+    StartWithSave {
+        /// The save.
+        save: PathBuf,
+        /// It replaces a running world.
+        switch: bool,
+    },
     /// List the lobby publicly, or no more.
     Publish(bool),
     /// A command of the original that has no effect here yet.
@@ -171,9 +176,13 @@ fn command(cmd: &str, map: &Map<String, Value>) -> Option<Asked> {
         "start" => match map.get("save") {
             None | Some(Value::Null | Value::Bool(false)) => Command::Start { save: false, switch: flag("switch") },
             Some(Value::String(path)) if path.is_empty() => Command::Start { save: false, switch: flag("switch") },
-            Some(_) => return Some(Asked::StartWithSave),
+            Some(Value::String(path)) => {
+                return Some(Asked::StartWithSave { save: PathBuf::from(path), switch: flag("switch") });
+            }
+            Some(_) => return None,
         },
         "publish" => return map.get("on").and_then(Value::as_bool).map(Asked::Publish),
+        "sync_taking" => Command::SaveComing,
         "quit" => Command::Quit,
         other => return Some(Asked::NotYet(other.chars().take(40).collect())),
     };
@@ -237,7 +246,13 @@ mod tests {
         );
         let asked = inbox.poll();
         assert_eq!(asked.iter().filter(|asked| matches!(asked, Asked::Bad(_))).count(), 6);
-        assert_eq!(asked[6..], [Asked::StartWithSave, Asked::NotYet("crossplay".into())]);
+        assert_eq!(
+            asked[6..],
+            [
+                Asked::StartWithSave { save: "/saves/tuesday.sav".into(), switch: false },
+                Asked::NotYet("crossplay".into())
+            ]
+        );
     }
 
     #[test]
@@ -260,7 +275,8 @@ mod tests {
             .collect();
         assert!(commands.len() >= 8, "{commands:?}");
         for command in commands {
-            assert!(matches!(read(command.as_bytes()), Asked::Session(_)), "{command}");
+            let asked = read(command.as_bytes());
+            assert!(matches!(asked, Asked::Session(_) | Asked::StartWithSave { .. }), "{command}");
         }
     }
 

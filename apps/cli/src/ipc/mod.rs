@@ -27,6 +27,7 @@ pub(crate) struct Ipc {
     dir: PathBuf,
     log: Log,
     host: bool,
+    stream_port: Option<u16>,
     out: Option<OutLog>,
     inbox: Option<Inbox>,
     peers: Option<PeerLog>,
@@ -53,6 +54,7 @@ impl Ipc {
             dir: dir.to_owned(),
             log,
             host,
+            stream_port: None,
             out: None,
             inbox: None,
             peers: None,
@@ -101,6 +103,14 @@ impl Ipc {
                 self.snapshot.started = true;
                 self.out(|out| out.start(*save, *switch));
             }
+            Event::Transfer { send, peer, moved } => {
+                let port = self.stream_port;
+                self.out(|out| out.transfer(*send, peer, moved, port));
+            }
+            Event::SaveReady { files } => {
+                let dir = self.dir.display().to_string();
+                self.out(|out| out.save_ready(&dir, files));
+            }
             Event::TransportLobby(epoch) => self.out(|out| out.transport_lobby(epoch)),
             Event::PeerLog { name, line } => self.peer_line(name, line),
             Event::Ended(_) => {
@@ -122,6 +132,16 @@ impl Ipc {
             self.out(|out| out.status(state.as_str(), &detail));
         }
         self.save();
+    }
+
+    /// Where the session stands.
+    pub(crate) fn state(&self) -> State {
+        self.snapshot.state
+    }
+
+    /// The TCP port that a hint names when a transfer is not reached by a stream.
+    pub(crate) fn set_stream_port(&mut self, port: u16) {
+        self.stream_port = Some(port);
     }
 
     /// Logs something about the game's commands, once for each text and for at most 32 texts.

@@ -11,7 +11,10 @@ use std::path::Path;
 use lobby::Roster;
 use serde_json::{Map, Value, json};
 
+use session::Moved;
+
 use super::files;
+use crate::transfer;
 
 /// Most bytes of a line, its line feed included.
 pub(crate) const LINE: usize = 2_047;
@@ -99,6 +102,49 @@ impl OutLog {
     /// When the line cannot be written.
     pub(crate) fn transport_lobby(&mut self, epoch: &str) -> io::Result<()> {
         self.write(&json!({"type": "transport_lobby", "epoch": epoch}))
+    }
+
+    /// How a transfer goes. `port` is what a player may have to open, where it is known.
+    ///
+    /// # Errors
+    /// When the line cannot be written.
+    pub(crate) fn transfer(&mut self, send: bool, peer: &str, moved: &Moved, port: Option<u16>) -> io::Result<()> {
+        let role = if send { "send" } else { "recv" };
+        let state = |state: &str| json!({"type": "transfer", "role": role, "peer": peer, "state": state});
+        match moved {
+            Moved::Progress(progress) => {
+                let words = transfer::words(progress, send, port);
+                let line = json!({
+                    "type": "transfer", "role": role, "peer": peer, "pct": progress.percent(),
+                    "bytes_done": progress.bytes_done, "bytes_total": progress.bytes_total,
+                    "bytes_per_second": progress.bytes_per_second, "transport": progress.transport.to_string(),
+                    "tcp_status": words.tcp, "detail": words.detail, "hint": words.hint,
+                    "show_hint": !words.hint.is_empty()
+                });
+                self.write(&line)
+            }
+            Moved::Streaming => self.write(&state("tcp")),
+            Moved::Done => self.write(&state("done")),
+            Moved::Dropped => self.write(&state("dropped")),
+            Moved::Failed(why) => self.write_cut(why, |why| {
+                let mut line = state("failed");
+                if let Some(map) = line.as_object_mut() {
+                    map.insert("detail".into(), why.into());
+                }
+                line
+            }),
+            // The original has no word for these: the progress that follows says what carries it.
+            _ => Ok(()),
+        }
+    }
+
+    /// A received save is verified and bears its names.
+    ///
+    /// # Errors
+    /// When the line cannot be written.
+    pub(crate) fn save_ready(&mut self, dir: &str, files: &[String]) -> io::Result<()> {
+        let name = files.first().map(String::as_str).unwrap_or_default();
+        self.write(&json!({"type": "save_ready", "name": name, "dir": dir, "files": files}))
     }
 
     fn write(&mut self, value: &Value) -> io::Result<()> {

@@ -83,7 +83,12 @@ fn state(frame: &mut Frame<'_>, area: Rect, model: &Model, theme: Theme) {
     };
     let started = if model.started { " (game started)" } else { "" };
     let front = format!(" \u{25cf} {word}{started}");
-    let detail = if model.detail.is_empty() { String::new() } else { format!(": {}", model.detail) };
+    let saves: Vec<&str> = model.transfers.values().map(String::as_str).collect();
+    let detail = match (saves.as_slice(), model.detail.as_str()) {
+        ([], "") => String::new(),
+        ([], detail) => format!(": {detail}"),
+        (saves, _) => format!(": save {}", saves.join("; ")),
+    };
     let room = columns(area).saturating_sub(text::width(&front));
     let line = Line::from(vec![Span::styled(front, style), Span::raw(text::fit(&detail, room))]);
     frame.render_widget(Paragraph::new(line), area);

@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use lobby::{Mode, Roster, State};
 use seam::LinkStats;
-use session::Event;
+use session::{Event, Moved};
 
-use crate::text;
+use crate::{text, transfer};
 
 /// Chat lines kept.
 const CHAT: usize = 500;
@@ -120,6 +120,8 @@ pub(crate) struct Model {
     pub(crate) detail: String,
     /// The lobby, once known.
     pub(crate) roster: Option<Arc<Roster>>,
+    /// Saves on their way, a line each by player.
+    pub(crate) transfers: BTreeMap<String, String>,
     /// What is known of the links.
     pub(crate) links: Arc<BTreeMap<String, LinkStats>>,
     /// The chat, oldest first.
@@ -154,6 +156,7 @@ impl Model {
             state: if host { State::Waiting } else { State::Connecting },
             detail: String::new(),
             roster: None,
+            transfers: BTreeMap::new(),
             links: Arc::default(),
             chat: VecDeque::new(),
             log: VecDeque::new(),
@@ -165,6 +168,23 @@ impl Model {
             back: 0,
             unread: 0,
             started: false,
+        }
+    }
+
+    /// A save is on its way, or was.
+    fn moved(&mut self, send: bool, peer: &str, moved: &Moved, clock: &str) {
+        match moved {
+            Moved::Progress(progress) => {
+                let way = if send { "to" } else { "from" };
+                let line = format!("{way} {}: {}", text::fit(peer, 40), transfer::line(progress));
+                self.transfers.insert(peer.to_owned(), line);
+            }
+            Moved::Done | Moved::Failed(_) | Moved::Dropped => {
+                self.transfers.remove(peer);
+                let said = transfer::news(moved).unwrap_or_default();
+                self.say("", &format!("The save {} {peer}: {said}.", if send { "for" } else { "from" }), clock);
+            }
+            _ => {}
         }
     }
 
@@ -191,6 +211,7 @@ impl Model {
                 self.started = true;
                 self.say("", "The game starts.", clock);
             }
+            Event::Transfer { send, peer, moved } => self.moved(*send, peer, moved, clock),
             Event::Links(links) => self.links = Arc::clone(links),
             _ => {}
         }

@@ -192,11 +192,11 @@ impl Host {
                 .unwrap_or_else(|| seats::free_company(taken)),
         };
         let fresh = words.resume.then(|| Token(self.dice.bytes()));
-        let (stage, started, token) = match kept {
-            Some(seat) => (seat.stage, seat.started, seat.token),
-            None => (String::new(), false, fresh),
+        let (stage, started, switching, token) = match kept {
+            Some(seat) => (seat.stage, seat.started, seat.switching, seat.token),
+            None => (String::new(), false, false, fresh),
         };
-        Some(Seat { name, asked: short(asked), letter, company, stage, started, token })
+        Some(Seat { name, asked: short(asked), letter, company, stage, started, switching, token })
     }
 
     fn feed(&mut self, now: Instant, words: Words, join: &Join) -> Feed {

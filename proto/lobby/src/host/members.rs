@@ -48,6 +48,8 @@ pub(super) struct Seat {
     pub(super) company: u32,
     pub(super) stage: String,
     pub(super) started: bool,
+    /// Its next start replaces a running world.
+    pub(super) switching: bool,
     /// Only for peers that can use it.
     pub(super) token: Option<Token>,
 }
@@ -215,6 +217,7 @@ mod tests {
             company: 1,
             stage: String::new(),
             started: false,
+            switching: false,
             token: Some(Token([token; 16])),
         }
     }

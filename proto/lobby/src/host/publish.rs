@@ -280,7 +280,7 @@ impl Host {
             version: &self.config.version,
             you: member.slot,
             started: member.seat.started,
-            start_save: false,
+            start_save: self.start_save,
         };
         while let Some(page) = pager.poll(&self.facts, now, &head) {
             self.queues.send(path, page);
@@ -293,11 +293,12 @@ impl Host {
         let roster = Arc::clone(&self.published.roster);
         let version = self.config.version.clone();
         let slot = if started { &mut self.published.old[1] } else { &mut self.published.old[0] };
-        Arc::clone(slot.get_or_insert_with(|| write_old(&roster, version, started).into()))
+        let save = self.start_save;
+        Arc::clone(slot.get_or_insert_with(|| write_old(&roster, version, started, save).into()))
     }
 }
 
-fn write_old(roster: &Roster, version: String, started: bool) -> Vec<u8> {
+fn write_old(roster: &Roster, version: String, started: bool, save: bool) -> Vec<u8> {
     let each = |of: fn(&Player) -> Option<String>| -> BTreeMap<String, String> {
         roster.players.iter().filter_map(|(name, player)| Some((name.clone(), of(player)?))).collect()
     };
@@ -316,7 +317,7 @@ fn write_old(roster: &Roster, version: String, started: bool) -> Vec<u8> {
         stored_max: roster.stored_max,
         letters: each(|player| Some(player.letter.clone())),
         started,
-        start_save: false,
+        start_save: save,
         profiles: Some(each(|player| player.profile.clone())),
         links: Some(
             joiners()

@@ -136,7 +136,10 @@ impl Joiner {
         }
         self.links_told = message.links.is_some();
         self.world(&message.transport_lobby);
-        self.healed(message.started, message.start_save);
+        // A late roster of the world before says nothing of this one.
+        if !text::is_nonce(&message.transport_lobby) || message.transport_lobby == self.newest_world() {
+            self.healed(message.started, message.start_save);
+        }
         let mut roster = read_old(message);
         roster.you.clone_from(&self.roster.you);
         if roster.you.is_empty() {
@@ -187,8 +190,8 @@ impl Joiner {
         if let Some(world) = self.view.as_ref().and_then(View::world).map(str::to_owned) {
             self.world(&world);
         }
-        // Not before it is known which world is meant.
-        if self.view.as_ref().is_some_and(View::is_whole) {
+        // Not before it is known which world is meant, and not by a page that was overtaken.
+        if self.view.as_ref().is_some_and(|view| view.is_whole() && page.to >= view.revision()) {
             self.healed(page.started, page.start_save);
         }
         // A beacon says that nothing is new.
@@ -226,13 +229,17 @@ impl Joiner {
         }
     }
 
-    /// Starts at once without a save. With one there is nothing to start from, and a later start counts as the first.
+    /// Starts at once without a save, and with one when it is here: otherwise there is nothing to start from, and a later
+    /// start counts as the first. A start into another world is taken by one who plays already, once for each save.
     fn start_heard(&mut self, start: &Start) {
-        if start.save || self.started {
+        let again = start.switch && self.fresh;
+        if (start.save && !self.saved) || (self.started && !again) {
             return;
         }
-        self.started = true;
-        self.queues.tell(Event::Start { save: false, switch: start.switch });
+        // A roster that makes good a lost start does not say that it is into another world.
+        let switch = start.switch || (start.save && self.switching);
+        (self.started, self.fresh, self.switching) = (true, false, false);
+        self.queues.tell(Event::Start { save: start.save, switch });
         if !self.roster.players.is_empty() {
             let mut roster = Roster::clone(&self.roster);
             roster.started = true;
@@ -247,6 +254,7 @@ impl Joiner {
             return;
         }
         if !self.worlds.is_empty() {
+            self.switching |= self.started;
             self.started = false;
         }
         if self.worlds.len() >= WORLDS_MAX {
