@@ -49,8 +49,12 @@ fn without_wrapping(text: &[(usize, char)]) -> &[(usize, char)] {
     text.get(start..end).unwrap_or_default()
 }
 
-/// Without `code` and one of `=` and `:` in front.
+/// Without `code` and one of `=` and `:` in front, and without the command that the code was shown in. No code begins
+/// like these commands: the letters would be flags of one without a secret, or of one that is refused.
 fn without_label(text: &[(usize, char)]) -> &[(usize, char)] {
+    if let Some(code) = ["anywirejoin", "netpunchjoin"].iter().find_map(|command| steam::strip(text, command)) {
+        return code;
+    }
     match steam::strip(text, "code").and_then(<[_]>::split_first) {
         Some(((_, '=' | ':'), code)) => code,
         Some(_) | None => text,

@@ -74,3 +74,13 @@ fn repairing_twice_changes_nothing_more() {
         assert_eq!(clean(&once), once);
     }
 }
+
+#[test]
+fn the_command_that_a_code_was_shown_in_is_left_out() {
+    for pasted in
+        ["anywire join ABVLCO4A", " Anywire  join\nabvlco4a ", "netpunch join 'ABVLCO4A'", "`anywire join ABVLCO4A`"]
+    {
+        assert_eq!(clean(pasted), "ABVLCO4A", "{pasted}");
+    }
+    assert_eq!(clean("anywire join"), "");
+}

@@ -1,7 +1,7 @@
 //! Files of the io dir: how they are made, replaced and kept private.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 /// An empty file in place of whatever was there.
@@ -13,18 +13,20 @@ pub(crate) fn fresh(path: &Path) -> io::Result<File> {
 }
 
 /// Puts `bytes` in place of the file at once, so that a reader never sees half of it; where renaming is not possible
-/// (sandboxes, a reader that holds the file open) it is written directly.
+/// (sandboxes, a reader that holds the file open) it is written directly. On a full disk nothing is written: emptying
+/// the file first would lose what it says for as long as the disk is full.
 ///
 /// # Errors
 /// When neither way works.
 pub(crate) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let beside = beside(path);
     let renamed = fs::write(&beside, bytes).and_then(|()| fs::rename(&beside, path));
-    if renamed.is_err() {
-        let _ = fs::remove_file(&beside);
-        return fs::write(path, bytes);
+    let Err(error) = renamed else { return Ok(()) };
+    let _ = fs::remove_file(&beside);
+    if matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge) {
+        return Err(error);
     }
-    Ok(())
+    fs::write(path, bytes)
 }
 
 /// A name in the same folder that no other process uses.
@@ -67,7 +69,7 @@ fn kept<const N: usize>(path: &Path, new: [u8; N]) -> io::Result<([u8; N], bool)
             Ok(secret) => return Ok((secret, false)),
             Err(_) => true,
         },
-        Err(error) if error.kind() == io::ErrorKind::NotFound => false,
+        Err(error) if error.kind() == ErrorKind::NotFound => false,
         Err(error) => return Err(error),
     };
     let beside = beside(path);
@@ -77,9 +79,9 @@ fn kept<const N: usize>(path: &Path, new: [u8; N]) -> io::Result<([u8; N], bool)
     let placed = if damaged { fs::rename(&beside, path) } else { fs::hard_link(&beside, path) };
     let result = match placed {
         Ok(()) => Ok((new, damaged)),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             let bytes = fs::read(path)?;
-            bytes.try_into().map(|secret| (secret, false)).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))
+            bytes.try_into().map(|secret| (secret, false)).map_err(|_| io::Error::from(ErrorKind::InvalidData))
         }
         Err(_) => fs::rename(&beside, path).map(|()| (new, damaged)),
     };
@@ -120,6 +122,21 @@ mod tests {
         fs::create_dir(beside(&path)).unwrap();
         replace(&path, b"new").unwrap();
         assert_eq!(fs::read(&path).unwrap(), b"new");
+    }
+
+    /// `/dev/full` answers every write as a full disk does.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_full_disk_leaves_the_last_whole_state() {
+        let dir = Dir::new("files-full");
+        let path = dir.path().join("lobby_state.json");
+        fs::write(&path, "whole").unwrap();
+        std::os::unix::fs::symlink("/dev/full", beside(&path)).unwrap();
+        assert_eq!(replace(&path, b"newer").unwrap_err().kind(), ErrorKind::StorageFull);
+        assert_eq!(fs::read(&path).unwrap(), b"whole");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+        replace(&path, b"newer").unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"newer");
     }
 
     #[test]

@@ -110,12 +110,23 @@ fn table(rows: &[Row]) -> String {
         let version = text::fit(&game.version, 20);
         let locked = if game.locked { "yes" } else { "no" };
         out += &format!("{name}{pad}  {players:>9}  {:16}  {version:8}  {locked}\n", game.kind.label());
-        out += &format!("  anywire join {}\n", text::clean(&game.code));
+        out += &if pasteable(&game.code) {
+            format!("  anywire join {}\n", game.code)
+        } else {
+            "  cannot be joined: its code holds characters that no code has\n".to_owned()
+        };
     }
     if io::stdout().is_terminal() {
         out += "\nCopy the line under a game to join it.\n";
     }
     out
+}
+
+/// Whether a code is fit to stand in a line that people paste into a shell. Anybody can list a game, under any code:
+/// one such as `A; rm x` must not become part of a command. Codes are letters and digits, `=` at most at the end; the
+/// address of a Steam profile has full stops, colons and slashes as well.
+fn pasteable(code: &str) -> bool {
+    !code.is_empty() && code.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '=' | '.' | ':' | '/'))
 }
 
 #[cfg(test)]
@@ -145,6 +156,19 @@ mod tests {
         assert_eq!(lines[2], format!("  anywire join {long}"));
         assert_eq!(lines[3], "\u{65e5}\u{672c}\u{b7}[2J      2/200  player hosted     0.7.1.4   yes");
         assert_eq!(table(&[]), "no games are listed\n");
+    }
+
+    #[test]
+    fn a_listed_code_never_puts_a_command_into_the_line_that_people_paste() {
+        for code in ["AAAA; rm -rf ~", "AAAA\nreboot", "$(id)", "`id`", "A&B", "A|B", "--help", "A'B", "", "\u{1b}[2J"]
+        {
+            let shown = table(&[row("trap", code, false)]);
+            assert!(!shown.contains("anywire join"), "{shown}");
+            assert!(shown.ends_with("\n  cannot be joined: its code holds characters that no code has\n"), "{shown}");
+        }
+        for code in ["ABVLCO4A", "ABVLCO4AAA======", "https://steamcommunity.com/profiles/76561198012345678"] {
+            assert!(table(&[row("fair", code, false)]).ends_with(&format!("\n  anywire join {code}\n")));
+        }
     }
 
     #[test]
