@@ -78,7 +78,7 @@ fn host(dir: &Dir, more: &[&str]) -> (Process, String) {
 
 fn join(dir: &Dir, name: &str, code: &str) -> Process {
     let child = Process(anywire(&["join", code, "--name", name], dir).spawn().unwrap());
-    dir.wait(&format!("roster with {name}"), || dir.read("lobby_state.json").contains(r#""state": "connected""#));
+    dir.wait_for(r#""detail": "in the lobby""#);
     child
 }
 
@@ -184,4 +184,31 @@ fn a_save_that_would_not_play_in_step_is_refused_and_said() {
     dir.ask(&format!(r#"{{"cmd": "start", "save": "{}"}}"#, dir.0.join("none.sav").display()));
     dir.wait_for("none.sav cannot be read");
     assert!(!dir.read("lobby_out.jsonl").contains(r#""type": "start""#));
+}
+
+#[test]
+fn a_relay_takes_its_leaders_world_hands_it_out_and_has_it_after_being_killed() {
+    let [relay_dir, ada_dir, bea_dir, cyn_dir, dan_dir] =
+        ["relay", "relay-ada", "relay-bea", "relay-cyn", "relay-dan"].map(Dir::new);
+    let (files, start) = world(&ada_dir, "tuesday", 2_000_000);
+    let (relay, code) = host(&relay_dir, &["--relay-only"]);
+    let ada = join(&ada_dir, "ada", &code);
+    let bea = join(&bea_dir, "bea", &code);
+    ada_dir.wait_for(r#""players": ["ada", "bea"], "you": "ada", "host": "ada""#);
+    bea_dir.ask(&start);
+    ada_dir.ask(&start);
+    bea_dir.wait_for(r#"{"type": "start", "save": true}"#);
+    ada_dir.wait_for(r#"{"type": "start", "save": true}"#);
+    has(&relay_dir, &files);
+    has(&bea_dir, &files);
+    assert!(!ada_dir.0.join("incoming_save.sav").exists(), "who brought it is not sent it");
+    let _cyn = join(&cyn_dir, "cyn", &code);
+    cyn_dir.wait_for(r#"{"type": "start", "save": true}"#);
+    has(&cyn_dir, &files);
+
+    drop((relay, ada, bea));
+    let (_relay, again) = host(&relay_dir, &["--relay-only"]);
+    let _dan = join(&dan_dir, "dan", &again);
+    dan_dir.wait_for(r#"{"type": "start", "save": true}"#);
+    has(&dan_dir, &files);
 }

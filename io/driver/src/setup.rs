@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use net::UdpSocket;
@@ -125,6 +125,10 @@ pub(crate) fn open(mut setup: Setup) -> Result<Opened, OpenError> {
     match &mut setup.role {
         Role::Host(config) => {
             config.files = setup.files.is_some();
+            if let Some(folder) = setup.files.as_ref().filter(|_| config.relay_only) {
+                config.store = Some(folder.clone());
+                config.stored = stored(folder);
+            }
             if config.files {
                 match streams(setup.bind.ip(), facts.local.port) {
                     Ok(open) => (listeners, config.stream_port) = (open, Some(facts.local.port)),
@@ -190,6 +194,13 @@ fn bind(setup: &mut Setup) -> Result<Bound, OpenError> {
 /// Where others fetch files: the lobby's own port, at the addresses of the lobby.
 fn streams(ip: IpAddr, port: u16) -> io::Result<Vec<TcpListener>> {
     if ip.is_unspecified() { files::listen(port) } else { Ok(vec![files::listen_at(SocketAddr::new(ip, port))?]) }
+}
+
+/// The world that a relay kept in `folder`: without its save the rest is none.
+fn stored(folder: &Path) -> Vec<String> {
+    let there = parcel::SAVE_NAMES.iter().filter(|name| folder.join(name).is_file());
+    let names: Vec<String> = there.map(|name| (*name).to_owned()).collect();
+    if names.first().is_some_and(|first| *first == parcel::SAVE_NAMES[0]) { names } else { Vec::new() }
 }
 
 /// The lobby socket. Every IPv4 interface means every IPv6 one as well, on a system that has both: our own ends dial either.

@@ -89,3 +89,24 @@ fn an_old_joiner_is_told_of_the_save_in_start_and_roster() {
     let roster = world.told(5, "roster").pop().unwrap();
     assert_eq!((&roster["started"], &roster["start_save"]), (&true.into(), &true.into()));
 }
+
+#[test]
+fn a_late_copy_of_the_first_start_does_not_start_the_next_world() {
+    let mut world = World::new(7, PERFECT, host_config());
+    world.join(1, join_config("bob"));
+    world.run(secs(1));
+    let now = world.now;
+    world.joiner(1).save_ready(now);
+    world.host.start_with_save(now, &[path(1)]);
+    world.run(ms(50));
+    // The further copies of that start are still to come.
+    let now = world.now;
+    assert!(world.host.switch_world(now));
+    world.run(secs(5));
+    assert_eq!(starts(&world, 1), [(true, false)]);
+    let now = world.now;
+    world.joiner(1).save_ready(now);
+    world.host.start_with_save(now, &[path(1)]);
+    world.run(secs(5));
+    assert_eq!(starts(&world, 1), [(true, false), (true, true)]);
+}

@@ -1,6 +1,7 @@
 //! What a session is made with.
 
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use seam::Secret;
@@ -106,6 +107,10 @@ pub struct HostConfig {
     pub files: bool,
     /// The TCP port at which the driver lets others fetch files.
     pub stream_port: Option<u16>,
+    /// Where a relay keeps the world that its leader uploads.
+    pub store: Option<PathBuf>,
+    /// Names of the files of a world that a relay kept from an earlier run, the save first.
+    pub stored: Vec<String>,
 }
 
 /// A joiner.
@@ -165,6 +170,8 @@ impl HostConfig {
             survey: false,
             files: false,
             stream_port: None,
+            store: None,
+            stored: Vec::new(),
         }
     }
 }

@@ -175,6 +175,11 @@ impl Session {
                 PlainTake::Chunk(chunk) => self.chunk_came(from, &chunk),
                 PlainTake::Nothing => Err(Refused::NotAllowed),
             },
+            // A relay's leader brings its world in pieces (netpunch wire, section 4.2).
+            (Crypt::Sealed(_), Role::Host(side)) if side.lobby.leader() == Some(from) => match np1::read_plain(&data) {
+                PlainTake::Chunk(chunk) => self.chunk_came(from, &chunk),
+                PlainTake::Reject(_) | PlainTake::Nothing => Err(Refused::NotAllowed),
+            },
             (Crypt::Sealed(_) | Crypt::Locked, _) => Err(Refused::NotAllowed),
         }
     }

@@ -324,6 +324,7 @@ impl Session {
                 self.release(old);
                 self.salts.forget(old);
                 self.reassembly.forget(old);
+                self.parcels.rekey(old, path);
                 self.end_way(old);
             }
             self.hold(path, true);

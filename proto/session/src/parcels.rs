@@ -18,7 +18,7 @@ use rendezvous::shared::session_of;
 use seam::{Outbox, Path, Refused, StreamAsk, StreamId};
 
 use crate::session::{Crypt, Role, Session};
-use crate::{Did, Event, Job, LOBBY, Moved, TransferId};
+use crate::{Did, Event, HostConfig, Job, LOBBY, Moved, TransferId};
 
 /// Most bytes of one offer that are taken; the largest save seen in the field has under 1 GB.
 const MOST_BYTES: u64 = 64 << 30;
@@ -28,6 +28,8 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 const LATE_AFTER: Duration = Duration::from_secs(3);
 /// A game that is making a newer save has this long for it (pain 87).
 const FRESH_WITHIN: Duration = Duration::from_secs(120);
+/// A relay hands out the world of a running game for so long (netpunch wire, section 9.8).
+const STORED_FOR: Duration = Duration::from_secs(180);
 /// Players remembered whom a save did not reach.
 const PASSED_MAX: usize = 200;
 /// Stream numbers set aside for one transfer: a receiver dials four, a sender one for each receiver.
@@ -47,6 +49,8 @@ struct Push {
     wish: Wish,
     /// Who receives, for people.
     names: Vec<(Path, String)>,
+    /// Who brought the save to this relay: it has it, and starts with the others.
+    leader: Option<Path>,
 }
 
 #[derive(Debug)]
@@ -63,6 +67,8 @@ pub(crate) struct Parcels {
     queued: Option<Wish>,
     /// What everybody started with; none where they started without a save.
     last: Option<Wish>,
+    /// When a relay's leader uploaded that; none where an earlier run did.
+    stored_at: Option<Instant>,
     /// Those whom a running game's save did not reach, by name: not tried again unasked.
     passed: Vec<String>,
     /// When those who came late get it.
@@ -88,6 +94,7 @@ impl Parcels {
         if let Some(push) = &mut self.push {
             push.sender.rekey(old, new);
             push.names.iter_mut().filter(|(path, _)| *path == old).for_each(|(path, _)| *path = new);
+            push.leader = push.leader.map(|leader| if leader == old { new } else { leader });
         }
         if let Some(incoming) = self.incoming.as_mut().filter(|incoming| incoming.from == old) {
             incoming.from = new;
@@ -96,7 +103,10 @@ impl Parcels {
     }
 
     /// A player left.
-    pub(crate) fn left(&mut self, path: Path) {
+    pub(crate) fn left(&mut self, path: Path, now: Instant) {
+        if let Some(gone) = self.incoming.take_if(|incoming| incoming.from == path) {
+            self.forget(*gone, now);
+        }
         if let Some(push) = &mut self.push {
             push.sender.remove(path);
         }
@@ -185,8 +195,11 @@ impl Session {
     /// START GAME with a save.
     pub(crate) fn start_with(&mut self, files: Vec<(PathBuf, String)>, switch: bool) {
         let wish = Wish { files, switch };
-        if !matches!(self.role, Role::Host(_)) {
-            return self.log("[xfer] only the host starts with a save".to_owned());
+        if let Role::Joiner(side) = &self.role {
+            let roster = side.lobby.roster();
+            if !roster.relay || roster.host != roster.you {
+                return self.log("[xfer] only the host, or who leads a relay, starts with a save".to_owned());
+            }
         }
         if self.parcels.push.is_some() {
             self.status(State::Connected, "the save is sent when the one on its way has arrived");
@@ -199,7 +212,16 @@ impl Session {
     /// A push that a player asked for: it is for everybody.
     fn ask_push(&mut self, wish: Wish) {
         self.parcels.passed.clear();
-        self.begin_push(wish);
+        match &self.role {
+            Role::Host(_) => self.begin_push(wish, None),
+            Role::Joiner(side) => {
+                let host = side.host.map(|path| (path, "the relay".to_owned()));
+                let speaks = side.config.extensions && side.lobby.host_speaks_quic();
+                if let Some(host) = host {
+                    self.ship(wish, vec![host.clone()], if speaks { vec![host.0] } else { Vec::new() }, None);
+                }
+            }
+        }
     }
 
     /// The own game is making a newer save: whoever came late waits for that one.
@@ -212,24 +234,37 @@ impl Session {
         (self.parcels.queued, self.parcels.last, self.parcels.late_at) = (None, None, None);
     }
 
-    fn begin_push(&mut self, wish: Wish) {
+    /// Sends it to everybody who waits, but not to `leader`, who brought it.
+    fn begin_push(&mut self, wish: Wish, leader: Option<Path>) {
         let now = self.now;
         let Role::Host(side) = &mut self.role else { return };
         if wish.switch {
             side.lobby.switch_world(now);
         }
         let (mut waiting, runs) = (side.lobby.waiting(), side.lobby.is_running());
-        waiting.retain(|(_, name)| !self.parcels.passed.contains(name));
+        waiting.retain(|(path, name)| Some(*path) != leader && !self.parcels.passed.contains(name));
         if waiting.is_empty() {
-            if !runs {
+            if let Some(leader) = leader {
+                side.lobby.start_with_save(now, &[leader]);
+            } else if !runs {
                 self.status(State::Waiting, "nobody is here to send the save to");
             }
             return;
         }
         let ours: Vec<Path> =
             waiting.iter().map(|(path, _)| *path).filter(|path| side.lobby.speaks_quic(*path)).collect();
-        let quic = side.config.extensions && matches!(self.crypt, Crypt::Sealed(_));
-        let port = side.config.stream_port;
+        let ours = if side.config.extensions { ours } else { Vec::new() };
+        self.ship(wish, waiting, ours, leader);
+    }
+
+    /// Begins to send to `waiting`, by QUIC to those of `ours`.
+    fn ship(&mut self, wish: Wish, waiting: Vec<(Path, String)>, ours: Vec<Path>, leader: Option<Path>) {
+        let now = self.now;
+        let quic = !ours.is_empty() && matches!(self.crypt, Crypt::Sealed(_));
+        let port = match &self.role {
+            Role::Host(side) => side.config.stream_port,
+            Role::Joiner(_) => None,
+        };
         let id = self.parcels.id();
         let shipment = Shipment {
             sid: self.fresh_sid(),
@@ -248,7 +283,7 @@ impl Session {
         self.status(State::Connected, "sending the save");
         self.parcels.look_at = Some(now);
         (self.parcels.late_at, self.parcels.fresh_by) = (None, None);
-        self.parcels.push = Some(Box::new(Push { id, sender, wish, names: waiting }));
+        self.parcels.push = Some(Box::new(Push { id, sender, wish, names: waiting, leader }));
     }
 
     /// Milliseconds, as old programs number their saves, and never one twice.
@@ -294,10 +329,12 @@ impl Session {
     /// Everybody has it, failed or left: those who have it start, unless somebody failed.
     fn resolved(&mut self, outcome: &Outcome) {
         let now = self.now;
-        let Some(wish) = self.parcels.push.as_ref().map(|push| push.wish.clone()) else { return };
+        let Some((wish, leader)) = self.parcels.push.as_ref().map(|push| (push.wish.clone(), push.leader)) else {
+            return;
+        };
         self.parcels.drop_push();
         let mut again = false;
-        let Role::Host(side) = &mut self.role else { return };
+        let Role::Host(side) = &mut self.role else { return self.brought(outcome) };
         let who: Vec<String> = outcome.failed.iter().map(|(name, why)| format!("{name} ({why})")).collect();
         let failed = format!("the save did not reach {}", who.join(", "));
         // A game that runs waits for nobody: the others start, and who failed is not tried again unasked.
@@ -305,7 +342,8 @@ impl Session {
         if !who.is_empty() && !runs {
             self.status(State::Connected, format!("nobody starts: {failed}"));
         } else {
-            side.lobby.start_with_save(now, &outcome.done);
+            let ready: Vec<Path> = outcome.done.iter().copied().chain(leader).collect();
+            side.lobby.start_with_save(now, &ready);
             let passed = &mut self.parcels.passed;
             passed.extend(outcome.failed.iter().map(|(name, _)| name.clone()).take(PASSED_MAX - passed.len()));
             again = side.lobby.waiting().iter().any(|(_, name)| !passed.contains(name)) && !outcome.done.is_empty();
@@ -320,8 +358,47 @@ impl Session {
         }
         match self.parcels.queued.take() {
             Some(wish) => self.ask_push(wish),
-            None if again => self.begin_push(Wish { switch: false, ..wish }),
+            None if again => self.begin_push(Wish { switch: false, ..wish }, None),
             None => {}
+        }
+    }
+
+    /// The relay has the save of its leader, who is this player, or not.
+    fn brought(&mut self, outcome: &Outcome) {
+        let now = self.now;
+        let Role::Joiner(side) = &mut self.role else { return };
+        if outcome.done.is_empty() {
+            let why = outcome.failed.first().map_or_else(String::new, |(_, why)| format!(": {why}"));
+            self.status(
+                State::Connected,
+                format!("the relay did not get the save{why}; press START GAME to try again"),
+            );
+        } else {
+            side.lobby.save_ready(now);
+            self.status(State::Connected, "the relay has the save");
+        }
+        if let Some(wish) = self.parcels.queued.take() {
+            self.ask_push(wish);
+        }
+    }
+
+    /// A relay takes up the world that an earlier run kept.
+    pub(crate) fn recall(&mut self, config: &HostConfig) {
+        if let Some(wish) = kept(config, &config.stored) {
+            self.parcels.last = Some(wish);
+        }
+        self.parcels.look_at = config.store.as_ref().map(|_| self.now);
+    }
+
+    /// A relay's leader has brought a world: it goes to everybody who waits, and all start.
+    fn uploaded(&mut self, names: &[String], leader: Path) {
+        let Role::Host(side) = &self.role else { return };
+        let Some(wish) = kept(&side.config, names) else { return };
+        let waits = !side.lobby.waiting().is_empty();
+        (self.parcels.last, self.parcels.stored_at) = (Some(wish.clone()), Some(self.now));
+        self.parcels.passed.clear();
+        if waits {
+            self.begin_push(wish, Some(leader));
         }
     }
 
@@ -337,7 +414,7 @@ impl Session {
             Role::Host(_) | Role::Joiner(_) => return Err(Refused::NotAllowed),
         };
         match word {
-            Word::Offer(offer) if from_host => self.offered(from, *offer),
+            Word::Offer(offer) if from_host || self.may_upload(from, offer.sid) => self.offered(from, *offer),
             Word::Offer(_) => return Err(Refused::NotAllowed),
             Word::Pipe(_) => match self.incoming_from(from) {
                 Some(incoming) => incoming.receiver.handle_word(now, &word),
@@ -369,15 +446,23 @@ impl Session {
             }
         }
         let sid = offer.sid;
-        let Role::Joiner(side) = &self.role else { return };
+        let (takes, speaks, name) = match &self.role {
+            Role::Joiner(side) => {
+                let speaks = side.config.extensions && side.lobby.host_speaks_quic();
+                (side.config.files, speaks, side.lobby.roster().you.clone())
+            }
+            Role::Host(side) => {
+                let speaks = side.config.extensions && side.lobby.speaks_quic(from);
+                (side.config.store.is_some(), speaks, String::new())
+            }
+        };
         // Terrain may fail at no cost, and mods are never asked for here.
-        if !side.config.files || offer.kind != Kind::Save {
+        if !takes || offer.kind != Kind::Save {
             return self.send_message(from, refusal(sid));
         }
-        let quic = side.config.extensions && side.lobby.host_speaks_quic() && matches!(self.crypt, Crypt::Sealed(_));
+        let quic = speaks && matches!(self.crypt, Crypt::Sealed(_));
         let reachable = from.socket == LOBBY && session_of(from.remote).is_none() && !np1::is_tunnel(from.remote);
         let tcp = offer.tcp.as_ref().and_then(|tcp| tcp.port).filter(|port| reachable && *port != 0);
-        let name = side.lobby.roster().you.clone();
         let id = self.parcels.id();
         let intake = Intake {
             name,
@@ -392,11 +477,11 @@ impl Session {
                 if let Some(old) = self.parcels.incoming.take() {
                     self.parcels.forget(*old, now);
                 }
-                self.log(format!("[xfer] a save of {bytes} bytes comes from the host"));
+                self.log(format!("[xfer] a save of {bytes} bytes comes"));
                 self.parcels.incoming = Some(Box::new(Incoming { id, from, receiver }));
             }
             Err(misfit) => {
-                self.log(format!("[xfer] what the host offers is not taken: {misfit}"));
+                self.log(format!("[xfer] what is offered is not taken: {misfit}"));
                 self.send_message(from, refusal(sid));
             }
         }
@@ -412,7 +497,7 @@ impl Session {
     /// A packet `NP1:Q`, without its head.
     pub(crate) fn quic_came(&mut self, from: Path, data: BytesMut) -> Result<(), Refused> {
         let now = self.now;
-        if let Some(push) = &mut self.parcels.push {
+        if let Some(push) = self.parcels.push.as_mut().filter(|push| push.sender.is_serving(from)) {
             push.sender.handle_quic(now, from, data);
             return Ok(());
         }
@@ -438,10 +523,12 @@ impl Session {
         let ready = moved == Moved::Done;
         self.push(Event::Transfer { send: false, peer, moved });
         if ready {
-            let files = files.unwrap_or_default().into_iter().map(|file| file.name).collect();
-            self.push(Event::SaveReady { files });
-            if let Role::Joiner(side) = &mut self.role {
-                side.lobby.save_ready(now);
+            let files: Vec<String> = files.unwrap_or_default().into_iter().map(|file| file.name).collect();
+            self.push(Event::SaveReady { files: files.clone() });
+            match (&mut self.role, self.parcels.incoming.as_ref().map(|incoming| incoming.from)) {
+                (Role::Joiner(side), _) => side.lobby.save_ready(now),
+                (Role::Host(_), Some(leader)) => self.uploaded(&files, leader),
+                (Role::Host(_), None) => {}
             }
         }
     }
@@ -524,15 +611,38 @@ impl Session {
     fn serve_late(&mut self) {
         let (now, Role::Host(side)) = (self.now, &self.role) else { return };
         let late = side.lobby.waiting().into_iter().any(|(_, name)| !self.parcels.passed.contains(&name));
-        let waits = late && self.parcels.push.is_none() && side.lobby.is_running();
+        // A relay begins with what it kept; a running game's world is worth handing out for three minutes.
+        let relay = side.config.store.is_some();
+        let age = self.parcels.stored_at.map(|at| now.saturating_duration_since(at));
+        let fits = if relay {
+            age.is_none_or(|age| age <= STORED_FOR) || !side.lobby.is_running()
+        } else {
+            side.lobby.is_running()
+        };
+        let taking = self.parcels.incoming.as_ref().is_some_and(|incoming| !incoming.receiver.is_over());
+        let waits = late && fits && !taking && self.parcels.push.is_none();
         let Some(wish) = self.parcels.last.clone().filter(|_| waits) else {
             self.parcels.late_at = None;
             return;
         };
         let at = *self.parcels.late_at.get_or_insert(now + LATE_AFTER);
         if now >= at && self.parcels.fresh_by.is_none_or(|by| now >= by) {
-            self.begin_push(wish);
+            // What a session resumed from counts as new from then on.
+            self.parcels.stored_at = self.parcels.stored_at.filter(|_| self.host_runs());
+            self.begin_push(wish, None);
         }
+    }
+
+    fn host_runs(&self) -> bool {
+        matches!(&self.role, Role::Host(side) if side.lobby.is_running())
+    }
+
+    /// Whether this player may bring a relay its world now: who leads, while none is handed out.
+    fn may_upload(&self, from: Path, sid: u32) -> bool {
+        let Role::Host(side) = &self.role else { return false };
+        let known =
+            self.parcels.incoming.as_ref().is_some_and(|own| own.from == from && own.receiver.offer().sid == sid);
+        side.config.store.is_some() && (known || (side.lobby.leader() == Some(from) && self.parcels.push.is_none()))
     }
 
     /// An old program may be deaf while it hashes: as long as a transfer has patience with it, so has the lobby (pain
@@ -559,6 +669,12 @@ impl Session {
         }
         moved
     }
+}
+
+/// A world in a relay's folder.
+fn kept(config: &HostConfig, names: &[String]) -> Option<Wish> {
+    let folder = config.store.as_ref().filter(|_| !names.is_empty())?;
+    Some(Wish { files: names.iter().map(|name| (folder.join(name), name.clone())).collect(), switch: false })
 }
 
 /// Whether a JSON text may be a message of a transfer; the parser has the last word.

@@ -125,7 +125,7 @@ impl Session {
             lobby::Event::MemberMoved { old, new, .. } => self.follow(old, new),
             lobby::Event::MemberLeft { path, .. } => {
                 self.mesh.member_left(now, path);
-                self.parcels.left(path);
+                self.parcels.left(path, now);
                 self.release(path);
                 self.end_way(path);
                 self.reassembly.forget(path);

@@ -160,6 +160,7 @@ impl Session {
         if !config.relay_only {
             session.mesh.set_me(now, &config.name);
         }
+        session.recall(&config);
         session.port = config.portmap.then(|| Box::new(Port::new(now)));
         session.observe(now, &config.stun);
         session.pump();

@@ -233,7 +233,9 @@ impl Joiner {
     /// start counts as the first. A start into another world is taken by one who plays already, once for each save.
     fn start_heard(&mut self, start: &Start) {
         let again = start.switch && self.fresh;
-        if (start.save && !self.saved) || (self.started && !again) {
+        // A late copy of the start into the world before finds that world's save: another world takes a newer one.
+        let has = if self.switching { self.fresh } else { self.saved };
+        if (start.save && !has) || (self.started && !again) {
             return;
         }
         // A roster that makes good a lost start does not say that it is into another world.
