@@ -162,9 +162,10 @@ impl Run {
         }
     }
 
-    fn send(&self, handle: &Handle, command: Command) {
+    /// A refusal is said once: a game that writes faster than the session takes must not fill a log as well.
+    fn send(&mut self, handle: &Handle, command: Command) {
         if let Err(error) = handle.command(command) {
-            self.log.line(&format!("[ipc] a command was not taken: {error}"));
+            self.ipc.once(&format!("a command was not taken: {error}"));
         }
     }
 
@@ -184,7 +185,7 @@ impl Run {
                 },
                 Asked::Publish(on) => match &self.listing {
                     Some(listing) => commands.push(Command::Publish(on.then(|| listing.publish.clone()))),
-                    None => self.log.line("[publish] no master server is named: start the host with --publish URL"),
+                    None => self.ipc.once("no master server is named: start the host with --publish URL"),
                 },
                 Asked::NotYet(what) => self.ipc.once(&format!("not in this build yet: the command \"{what}\"")),
                 Asked::Bad(what) => self.ipc.once(&format!("lobby_in.jsonl: skipped {what}")),

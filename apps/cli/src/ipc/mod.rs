@@ -34,6 +34,7 @@ pub(crate) struct Ipc {
     snapshot: Snapshot,
     state_json: Vec<u8>,
     page: String,
+    unsaved: bool,
     complained: Vec<&'static str>,
     said: BTreeSet<String>,
 }
@@ -61,6 +62,7 @@ impl Ipc {
             snapshot,
             state_json: Vec::new(),
             page: String::new(),
+            unsaved: false,
             complained: Vec::new(),
             said: BTreeSet::new(),
         };
@@ -80,8 +82,11 @@ impl Ipc {
         ipc
     }
 
-    /// What the game asked since the last look.
+    /// What the game asked since the last look. A view of the lobby that could not be written is tried again.
     pub(crate) fn poll(&mut self) -> Vec<Asked> {
+        if self.unsaved {
+            self.save();
+        }
         self.inbox.as_mut().map(Inbox::poll).unwrap_or_default()
     }
 
@@ -167,17 +172,24 @@ impl Ipc {
 
     /// Writes both views of the lobby where they changed.
     fn save(&mut self) {
+        self.unsaved = false;
         let json = self.snapshot.json();
         if json != self.state_json {
             let done = files::replace(&self.dir.join("lobby_state.json"), &json);
-            self.note("lobby_state.json", done);
-            self.state_json = json;
+            if self.note("lobby_state.json", done).is_some() {
+                self.state_json = json;
+            } else {
+                self.unsaved = true;
+            }
         }
         let page = self.snapshot.page();
         if page != self.page {
             let done = files::replace(&self.dir.join("lobby_panel.txt"), page.as_bytes());
-            self.note("lobby_panel.txt", done);
-            self.page = page;
+            if self.note("lobby_panel.txt", done).is_some() {
+                self.page = page;
+            } else {
+                self.unsaved = true;
+            }
         }
     }
 
@@ -224,6 +236,21 @@ mod tests {
         let state = read("lobby_state.json");
         assert!(state.contains(r#""state": "disconnected""#) && state.contains(r#""code": "TFVLCO4A""#), "{state}");
         assert!(read("lobby_panel.txt").contains("code: TFVLCO4A"));
+    }
+
+    /// `/dev/full` answers every write as a full disk does.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_state_that_met_a_full_disk_is_written_once_there_is_room() {
+        let dir = Dir::new("ipc-full");
+        let mut ipc = Ipc::create(dir.path(), true, "5fa0c31be777".into(), quiet());
+        let read = || fs::read_to_string(dir.path().join("lobby_state.json")).unwrap();
+        let beside = dir.path().join(format!("lobby_state.json.{}.tmp", std::process::id()));
+        std::os::unix::fs::symlink("/dev/full", beside).unwrap();
+        ipc.apply(&Event::Code("TFVLCO4A".into()));
+        assert!(read().contains("5fa0c31be777") && !read().contains("TFVLCO4A"));
+        assert_eq!(ipc.poll(), []);
+        assert!(read().contains("TFVLCO4A"));
     }
 
     #[test]

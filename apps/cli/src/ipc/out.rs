@@ -5,7 +5,7 @@
 //! stages out. A roster with more players than that goes whole, for readers with larger buffers.
 
 use std::fs::File;
-use std::io::{self, Write};
+use std::io::{self, Seek, SeekFrom, Write};
 use std::path::Path;
 
 use lobby::Roster;
@@ -23,6 +23,7 @@ pub(crate) const LINE: usize = 2_047;
 #[derive(Debug)]
 pub(crate) struct OutLog {
     file: File,
+    written: u64,
     roster: Vec<u8>,
 }
 
@@ -32,7 +33,7 @@ impl OutLog {
     /// # Errors
     /// When it cannot be created.
     pub(crate) fn create(dir: &Path) -> io::Result<Self> {
-        Ok(Self { file: files::fresh(&dir.join("lobby_out.jsonl"))?, roster: Vec::new() })
+        Ok(Self { file: files::fresh(&dir.join("lobby_out.jsonl"))?, written: 0, roster: Vec::new() })
     }
 
     /// A host's code. `steam` and `cross_code` are empty: there is only one code in this build.
@@ -166,7 +167,12 @@ impl OutLog {
         let mut bytes = Vec::with_capacity(line.len() + 1);
         bytes.extend_from_slice(line);
         bytes.push(b'\n');
-        self.file.write_all(&bytes)
+        self.file.write_all(&bytes).inspect_err(|_| {
+            // A disk that filled up in the middle: what came of the line goes, or the next one would grow onto it.
+            let _ = self.file.set_len(self.written).and_then(|()| self.file.seek(SeekFrom::Start(self.written)));
+        })?;
+        self.written += u64::try_from(bytes.len()).unwrap_or(0);
+        Ok(())
     }
 }
 
