@@ -48,7 +48,7 @@ impl Stage for Both {
         let number = self.0.fetch_add(1, Ordering::Relaxed);
         let address = address.split(' ').nth(number % 2).expect("two of them").to_owned();
         let (options, id) = (JoinOptions { address, ..options }, id.and_then(PeerId::new));
-        let joined = if number % 2 == 0 {
+        let joined = if number.is_multiple_of(2) {
             EnetTransport { id, ..enet() }.join(&options)
         } else {
             LobbyTransport { id, ..lobby() }.join(&options)

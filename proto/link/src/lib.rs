@@ -5,7 +5,7 @@
 //! and counts which way was first. A packet from a link is handed to the composer as if it had come from the player's
 //! UDP address.
 //!
-//! * **Greeting.** Whoever connected says [`hello`]; nothing is answered. The sealed name proves the session key and is
+//! * **Greeting.** Whoever connected says [`hello()`]; nothing is answered. The sealed name proves the session key and is
 //!   good once: a copied greeting is a replay.
 //! * **Frames.** `u16be length | NP1 packet`, in both directions. After an own greeting the first frame waits
 //!   [`HELLO_GAP`], because old programs read the greeting in gulps and lose what stands behind it (pain 92).

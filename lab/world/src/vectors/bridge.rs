@@ -42,7 +42,7 @@ fn as_described(got: &Datagram<'_>, want: &mut Fields) -> Result<(), Wrong> {
             same_bytes("text", t, text.as_deref().map_or(t, str::as_bytes))
         }
         (Body::Keepalive, None) => Ok(()),
-        (Body::Keepalive, Some(_)) => Err(Wrong::Failed("a keepalive instead of a text".to_owned())),
+        (Body::Keepalive, Some(_)) => Err(Wrong("a keepalive instead of a text".to_owned())),
     }
 }
 

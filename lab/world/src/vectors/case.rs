@@ -7,18 +7,13 @@ use std::str::FromStr;
 
 use codec::{Map, Value};
 
-/// Why a vector did not pass.
+/// Why a vector did not pass: our rooms disagree, or it is not understood.
 #[derive(Debug)]
-pub(super) enum Wrong {
-    /// Our rooms disagree, or the vector is not understood.
-    Failed(String),
-    /// The room it is about comes later.
-    NotBuilt(&'static str),
-}
+pub(super) struct Wrong(pub(super) String);
 
 impl From<String> for Wrong {
     fn from(why: String) -> Self {
-        Self::Failed(why)
+        Self(why)
     }
 }
 
@@ -58,7 +53,7 @@ impl Case {
     pub(super) fn all_read(&self) -> Result<(), Wrong> {
         for fields in [&self.inputs, &self.expect] {
             if let Some(key) = fields.values.keys().find(|key| *key != "why" && !fields.read.contains(*key)) {
-                return Err(Wrong::Failed(format!("`{}.{key}` is not understood", fields.part)));
+                return Err(Wrong(format!("`{}.{key}` is not understood", fields.part)));
             }
         }
         Ok(())
@@ -75,10 +70,8 @@ impl Case {
         let error = self.expect.maybe("error", |v| v.as_str().map(str::to_owned))?;
         let accept = self.expect.maybe("accept", Value::as_bool)?;
         match (got, error) {
-            (Ok(_), Some(_)) => Err(Wrong::Failed("taken, though it is to be refused".to_owned())),
-            (Ok(_), None) if accept == Some(false) => {
-                Err(Wrong::Failed("taken, though it is to be refused".to_owned()))
-            }
+            (Ok(_), Some(_)) => Err(Wrong("taken, though it is to be refused".to_owned())),
+            (Ok(_), None) if accept == Some(false) => Err(Wrong("taken, though it is to be refused".to_owned())),
             (Ok(value), None) => Ok(Some(value)),
             (Err(got), Some(want)) => {
                 let said = word(&got);
@@ -86,10 +79,10 @@ impl Case {
                 if agreed && (said.is_some() || PLAIN.contains(&want.as_str())) {
                     return Ok(None);
                 }
-                Err(Wrong::Failed(format!("refused as {got:?}, want {want:?}")))
+                Err(Wrong(format!("refused as {got:?}, want {want:?}")))
             }
             (Err(_), None) if accept == Some(false) => Ok(None),
-            (Err(got), None) => Err(Wrong::Failed(format!("refused: {got:?}"))),
+            (Err(got), None) => Err(Wrong(format!("refused: {got:?}"))),
         }
     }
 
@@ -124,12 +117,12 @@ impl Fields {
         }
         self.read.insert(key.to_owned());
         let value = self.values.get(key).and_then(read);
-        value.map(Some).ok_or_else(|| Wrong::Failed(format!("`{}.{key}` has an unknown form", self.part)))
+        value.map(Some).ok_or_else(|| Wrong(format!("`{}.{key}` has an unknown form", self.part)))
     }
 
     /// A field that must be there.
     pub(super) fn must<T>(&mut self, key: &str, read: impl FnOnce(&Value) -> Option<T>) -> Result<T, Wrong> {
-        self.maybe(key, read)?.ok_or_else(|| Wrong::Failed(format!("`{}.{key}` is missing", self.part)))
+        self.maybe(key, read)?.ok_or_else(|| Wrong(format!("`{}.{key}` is missing", self.part)))
     }
 
     pub(super) fn value(&mut self, key: &str) -> Result<Value, Wrong> {
@@ -174,7 +167,7 @@ impl Fields {
     /// [`all_read`](Self::all_read), words for people apart.
     pub(super) fn all_read_but(&self, prose: &[&str]) -> Result<(), Wrong> {
         match self.values.keys().find(|key| !self.read.contains(*key) && !prose.contains(&key.as_str())) {
-            Some(key) => Err(Wrong::Failed(format!("`{}.{key}` is not understood", self.part))),
+            Some(key) => Err(Wrong(format!("`{}.{key}` is not understood", self.part))),
             None => Ok(()),
         }
     }
@@ -206,7 +199,7 @@ pub(super) fn same<T: PartialEq + Debug + ?Sized>(what: &str, got: &T, want: &T)
     if got == want {
         return Ok(());
     }
-    Err(Wrong::Failed(format!("{what}: got {got:?}, want {want:?}")))
+    Err(Wrong(format!("{what}: got {got:?}, want {want:?}")))
 }
 
 /// [`same`] for bytes, shown as hexadecimal.

@@ -38,7 +38,7 @@ pub(super) fn steamcode(case: &mut Case) -> Result<(), Wrong> {
             same("steam_only", &true, &case.expect.bool("steam_only")?)?;
             same("steam", &id.to_string(), &case.expect.text("steam")?)
         }
-        Some(code) => Err(Wrong::Failed(format!("another kind of code: {code:?}"))),
+        Some(code) => Err(Wrong(format!("another kind of code: {code:?}"))),
     }
 }
 
@@ -89,9 +89,9 @@ fn written(case: &mut Case) -> Result<(), Wrong> {
         (Ok(Code::Plain(profile)), None) => (profile, false),
         (Ok(Code::Locked(locked)), Some(key)) => {
             let opened = Locked::open(&locked, key);
-            (opened.map_err(|error| Wrong::Failed(error.to_string()))?, true)
+            (opened.map_err(|error| Wrong(error.to_string()))?, true)
         }
-        (other, _) => return Err(Wrong::Failed(format!("read back as {other:?}"))),
+        (other, _) => return Err(Wrong(format!("read back as {other:?}"))),
     };
     decoded(case, &got)
 }
@@ -110,7 +110,7 @@ fn decoded(case: &mut Case, (got, locked): &(Profile, bool)) -> Result<(), Wrong
     if *got == profile {
         return Ok(());
     }
-    Err(Wrong::Failed(format!("decoded: got {:?}, want {:?}", Code::Plain(got.clone()), profile)))
+    Err(Wrong(format!("decoded: got {:?}, want {:?}", Code::Plain(got.clone()), profile)))
 }
 
 /// The password's key, and the stream that follows from it. Nobody hands out a stream, so it is taken from a code whose
@@ -148,7 +148,7 @@ fn zero_v4() -> std::net::SocketAddrV4 {
 }
 
 fn base32(text: &str) -> Result<Vec<u8>, Wrong> {
-    data_encoding::BASE32_NOPAD.decode(text.as_bytes()).map_err(|error| Wrong::Failed(error.to_string()))
+    data_encoding::BASE32_NOPAD.decode(text.as_bytes()).map_err(|error| Wrong(error.to_string()))
 }
 
 fn stale(case: &mut Case) -> Result<(), Wrong> {

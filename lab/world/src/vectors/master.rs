@@ -33,17 +33,17 @@ pub(super) fn knock(case: &mut Case) -> Result<(), Wrong> {
     let sealed = case.expect.bytes("sealed")?;
     let mut frame = sealed.clone();
     let mut opener = Opener::new(&key);
-    let opened = opener.open(Instant::now(), &mut frame).map_err(|error| Wrong::Failed(format!("{error:?}")))?;
+    let opened = opener.open(Instant::now(), &mut frame).map_err(|error| Wrong(format!("{error:?}")))?;
     same("salt", &opened.salt, &case.inputs.array("salt")?)?;
     same("counter", &opened.counter, &case.inputs.number("counter")?)?;
     same_bytes("plaintext", opened.plain, code.as_bytes())?;
     let mut own = vec![0; code.len() + OVERHEAD];
     Sealer::new(&key, Dice::new([7; 32])).seal(&[code.as_bytes()], &mut own);
-    let profile = heard(&key, &own).map_err(Wrong::Failed)?;
+    let profile = heard(&key, &own).map_err(Wrong)?;
     same("own frame", &heard(&key, &sealed), &Ok(profile.clone()))?;
 
     let word = Knock {
-        tag: Tag::new(&tag).ok_or_else(|| Wrong::Failed("no tag".to_owned()))?,
+        tag: Tag::new(&tag).ok_or_else(|| Wrong("no tag".to_owned()))?,
         blob: data_encoding::BASE64.encode(&sealed),
         relay: case.inputs.bool("relay")?,
         nonce: case.inputs.maybe("nonce", |v| v.as_str().map(str::to_owned))?,
@@ -76,7 +76,7 @@ fn posted(case: &mut Case) -> Result<(), Wrong> {
     let mut master = Local::new(Limits::default(), relay, None, [1; 32], now);
     let call = Call { method: "POST", path: "/knock", query: "", body: Some(&body), html: false };
     let Step::Answer(answer) = master.handle(now, Duration::ZERO, JOINER, &call) else {
-        return Err(Wrong::Failed("no answer".to_owned()));
+        return Err(Wrong("no answer".to_owned()));
     };
     same("status", &answer.status, &case.expect.number("status")?)?;
     let ok = object(answer.json_body()).ok().and_then(|map| map.get("ok").and_then(Value::as_bool));
@@ -113,9 +113,9 @@ fn forwarded(case: &mut Case) -> Result<(), Wrong> {
     let theirs: [u8; 16] = case.inputs.array("id")?;
     let now = Instant::now();
     let mut relay = Relay::new(at(), Limits::default(), [1; 32], now);
-    let tag = Tag::new(&"0".repeat(24)).ok_or_else(|| Wrong::Failed("no tag".to_owned()))?;
+    let tag = Tag::new(&"0".repeat(24)).ok_or_else(|| Wrong("no tag".to_owned()))?;
     let granted = relay.grant(now, JOINER, (tag, "01234567".to_owned()), true, false);
-    let grant = granted.ok().and_then(|(grants, _)| grants.relay).ok_or_else(|| Wrong::Failed("no port".to_owned()))?;
+    let grant = granted.ok().and_then(|(grants, _)| grants.relay).ok_or_else(|| Wrong("no port".to_owned()))?;
     let ours = |bytes: Vec<u8>| match bytes.get(4..20) {
         Some(id) if id == theirs => {
             [bytes.get(..4).unwrap_or_default(), &grant.id, bytes.get(20..).unwrap_or_default()].concat()
@@ -129,7 +129,7 @@ fn forwarded(case: &mut Case) -> Result<(), Wrong> {
         let read = |value: &Value, end: &str| {
             let address = value.get(end).and_then(parsed).map(End::Udp);
             let bytes = value.get("data").and_then(hex).map(ours);
-            address.zip(bytes).ok_or_else(|| Wrong::Failed(format!("datagram {number} is not understood")))
+            address.zip(bytes).ok_or_else(|| Wrong(format!("datagram {number} is not understood")))
         };
         let (from, data) = read(datagram, "from")?;
         let got = relay.receive(now, Via::Port(grant.at.port()), from, &data).map(|sent| (sent.to, sent.bytes()));

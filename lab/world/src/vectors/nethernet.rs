@@ -47,8 +47,7 @@ fn one(case: &Value, check: Check) -> Result<(), String> {
     let mut fields = case.as_object().map(|map| Fields::of("case", map.clone())).ok_or("not an object")?;
     let told = match check(&mut fields).and_then(|()| fields.all_read_but(&PROSE)) {
         Ok(()) => return Ok(()),
-        Err(Wrong::Failed(why)) => why,
-        Err(Wrong::NotBuilt(what)) => format!("{what} not built yet"),
+        Err(Wrong(why)) => why,
     };
     let name = case.get("name").and_then(Value::as_str).unwrap_or_default();
     Err(format!("{name} {told}"))
@@ -90,7 +89,7 @@ fn checker(subject: &str, list: &str) -> Option<Check> {
 }
 
 fn failed<T>(why: impl Into<String>) -> Result<T, Wrong> {
-    Err(Wrong::Failed(why.into()))
+    Err(Wrong(why.into()))
 }
 
 fn id(fields: &mut Fields, key: &str) -> Result<u64, Wrong> {
@@ -110,7 +109,7 @@ fn captured(case: &mut Fields) -> Result<(), Wrong> {
     let messages = case.texts("messages")?;
     let mut words = Vec::new();
     for text in &messages {
-        let signal = Signal::parse(text).map_err(|error| Wrong::Failed(error.to_string()))?;
+        let signal = Signal::parse(text).map_err(|error| Wrong(error.to_string()))?;
         same("written again", &signal.to_string(), text)?;
         words.push(signal.body.identifier().to_owned());
     }
@@ -124,7 +123,7 @@ fn correlation(case: &mut Fields) -> Result<(), Wrong> {
 
 fn packet(case: &mut Fields) -> Result<(), Wrong> {
     let bytes = case.bytes("plaintext")?;
-    let got = Packet::parse(&bytes).map_err(|error| Wrong::Failed(error.to_string()))?;
+    let got = Packet::parse(&bytes).map_err(|error| Wrong(error.to_string()))?;
     same("sender", &got.sender(), &id(case, "sender_id")?)?;
     let (kind, exact) = match got {
         // Cases with a note are read and not written so.
@@ -154,7 +153,7 @@ fn packet(case: &mut Fields) -> Result<(), Wrong> {
     };
     same("type", &kind.to_owned(), &case.text("type")?)?;
     if exact {
-        let written = got.encode().map_err(|error| Wrong::Failed(error.to_string()))?;
+        let written = got.encode().map_err(|error| Wrong(error.to_string()))?;
         same_bytes("written", &written, &bytes)?;
     }
     match case.maybe("plaintext_legacy_exclusive_length", hex)? {
@@ -259,7 +258,7 @@ fn as_planned(case: &mut Fields, framing: Framing) -> Result<(), Wrong> {
 
 fn negotiated(case: &mut Fields) -> Result<(), Wrong> {
     let announced: u64 = case.number("remote_max_message_size")?;
-    let framing = Framing::announced(Some(announced)).map_err(|error| Wrong::Failed(error.to_string()))?;
+    let framing = Framing::announced(Some(announced)).map_err(|error| Wrong(error.to_string()))?;
     same("payload", &framing.payload(), &case.number("payload_per_fragment")?)?;
     let mut plan = case.object("plan_1000000")?;
     let last: usize = plan.number("last_payload")?;
@@ -314,7 +313,7 @@ fn network_id(case: &mut Fields) -> Result<(), Wrong> {
 
 fn signal(case: &mut Fields) -> Result<(), Wrong> {
     let text = twice(case)?;
-    let got = Signal::parse(&text).map_err(|error| Wrong::Failed(error.to_string()))?;
+    let got = Signal::parse(&text).map_err(|error| Wrong(error.to_string()))?;
     same("identifier", &got.body.identifier().to_owned(), &case.text("identifier")?)?;
     same("connection id", &got.connection.0, &id(case, "connection_id")?)?;
     same("data", &got.data(), &case.text("data")?)?;
@@ -363,7 +362,7 @@ fn server_data(case: &mut Fields) -> Result<(), Wrong> {
     want.all_read()?;
     let bytes = case.bytes("bytes")?;
     same("read", &ServerData::parse(&bytes), &Ok(want_data.clone()))?;
-    let written = want_data.encode().map_err(|error| Wrong::Failed(error.to_string()))?;
+    let written = want_data.encode().map_err(|error| Wrong(error.to_string()))?;
     same_bytes("written", &written, &bytes)?;
     // Longer ones than fit an answer are among them.
     same_bytes("on the wire", codec::hex(&bytes).as_bytes(), &case.bytes("wire_hex_text")?)

@@ -47,7 +47,7 @@ fn kind(value: &Value) -> Option<Kind> {
 
 fn handshake(case: &mut Case) -> Result<(), Wrong> {
     let received = case.inputs.bytes("received")?;
-    let hello = Packet::parse(&received).map_err(|error| Wrong::Failed(format!("{error:?}")))?;
+    let hello = Packet::parse(&received).map_err(|error| Wrong(format!("{error:?}")))?;
     same("kind", &hello.kind, &Kind::Hello)?;
     let token = case.inputs.bytes("joiner_token")?;
     same_bytes("token", hello.payload, &token)?;
@@ -126,7 +126,7 @@ fn reassembled(frames: &[Vec<u8>]) -> Result<Option<Vec<u8>>, Wrong> {
         let taken = Fragment::parse(frame).and_then(|piece| messages.push(now, from, &piece));
         match taken {
             Ok(Some(_)) if number < frames.len() => {
-                return Err(Wrong::Failed(format!("whole after piece {number} of {}", frames.len())));
+                return Err(Wrong(format!("whole after piece {number} of {}", frames.len())));
             }
             Ok(Some(whole)) => return Ok(Some(whole.to_vec())),
             Ok(None) | Err(_) => {}
@@ -142,7 +142,7 @@ pub(super) fn game(case: &mut Case) -> Result<(), Wrong> {
         return same("accept", &taken, &case.expect.bool("accept")?);
     }
     let frame = case.inputs.bytes("bridge_datagram")?;
-    let payload = np1::game_frame(&frame).map_err(|error| Wrong::Failed(format!("{error:?}")))?;
+    let payload = np1::game_frame(&frame).map_err(|error| Wrong(format!("{error:?}")))?;
     same_bytes("payload", &payload, &case.expect.bytes("payload")?)?;
     same("read back", &Payload::parse(&payload), &Ok(Payload::Game(&frame)))
 }

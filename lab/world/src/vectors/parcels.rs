@@ -38,12 +38,12 @@ pub(super) fn rule(case: &mut Case) -> Result<(), Wrong> {
     let from = Path::new(SocketId(0), SocketAddr::from((Ipv4Addr::LOCALHOST, 9)));
     let intake = Intake { name: "lin".to_owned(), most_bytes: 1 << 20, tcp: None, quic: None, first_stream: 0 };
     let made = Receiver::new(offer, from, intake, now);
-    let mut receiver = made.map_err(|error| Wrong::Failed(error.to_string()))?;
+    let mut receiver = made.map_err(|error| Wrong(error.to_string()))?;
     receiver.handle_answer(now, Answer::Created { upto: 0 });
     let held =
         case.inputs.must("already_have", |v| v.as_array()?.iter().map(Value::as_u64).collect::<Option<Vec<_>>>())?;
     for index in held {
-        let index = u32::try_from(index).map_err(|error| Wrong::Failed(error.to_string()))?;
+        let index = u32::try_from(index).map_err(|error| Wrong(error.to_string()))?;
         let data = vec![1; usize::try_from(chunk).unwrap_or_default()];
         same("held", &receiver.handle_chunk(now, &Chunk { sid: SID, index, data: &data }), &Ok(()))?;
     }
@@ -84,7 +84,7 @@ pub(super) fn bulk(case: &mut Case) -> Result<(), Wrong> {
     let role = match case.inputs.text("role")?.as_str() {
         "recv" => parcel::Role::Receive,
         "send" => parcel::Role::Send,
-        other => return Err(Wrong::Failed(format!("role {other:?}"))),
+        other => return Err(Wrong(format!("role {other:?}"))),
     };
     let hello = parcel::Hello {
         role,

@@ -31,12 +31,12 @@ fn works_with(key: &SessionKey, encryption: &[u8; 32], authentication: &[u8; 32]
     let stream = Sha256::new().chain_update(encryption).chain_update(head).chain_update([0; 4]).finalize();
     let mut frame = head.to_vec();
     frame.extend(plain.iter().zip(stream).map(|(a, b)| a ^ b));
-    let mut mac = Hmac::<Sha256>::new_from_slice(authentication).map_err(|error| Wrong::Failed(error.to_string()))?;
+    let mut mac = Hmac::<Sha256>::new_from_slice(authentication).map_err(|error| Wrong(error.to_string()))?;
     mac.update(&frame);
     frame.extend(mac.finalize().into_bytes().into_iter().take(16));
     match Opener::new(key).open(Instant::now(), &mut frame) {
         Ok(opened) => same_bytes("frame under the vector's keys", opened.plain, &plain),
-        Err(error) => Err(Wrong::Failed(format!("enc_key or mac_key: {error:?}"))),
+        Err(error) => Err(Wrong(format!("enc_key or mac_key: {error:?}"))),
     }
 }
 
@@ -112,12 +112,12 @@ fn replay(case: &mut Case, key: &SessionKey) -> Result<(), Wrong> {
         case.expect.must("accepted", |v| v.as_array()?.iter().map(Value::as_bool).collect::<Option<Vec<_>>>())?;
     same("number of answers", &accepted.len(), &frames.len())?;
     if window > seal::WINDOW {
-        return Err(Wrong::Failed(format!("a window of {window} is wider than ours")));
+        return Err(Wrong(format!("a window of {window} is wider than ours")));
     }
     let mut opener = Opener::new(key);
     let mut highest: BTreeMap<[u8; 4], u32> = BTreeMap::new();
     for ((frame, want), number) in frames.iter().zip(accepted).zip(1..) {
-        let wrong = |what: &str| Wrong::Failed(format!("frame {number}: {what}"));
+        let wrong = |what: &str| Wrong(format!("frame {number}: {what}"));
         let read = |name: &str| frame.get(name).ok_or_else(|| wrong(name));
         let sealed = hex(read("sealed")?).ok_or_else(|| wrong("no hexadecimal"))?;
         let salt: [u8; 4] = hex_array(read("salt")?).ok_or_else(|| wrong("salt"))?;

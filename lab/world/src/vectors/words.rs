@@ -55,7 +55,7 @@ pub(super) fn rule(case: &mut Case) -> Result<(), Wrong> {
         let path = lobby.join(&theirs, "somebody");
         return same("accept", &lobby.host.is_member(path), &case.expect.bool("accept")?);
     }
-    Err(Wrong::Failed("nobody knows this rule".to_owned()))
+    Err(Wrong("nobody knows this rule".to_owned()))
 }
 
 fn name(case: &mut Case) -> Result<(), Wrong> {
@@ -82,7 +82,7 @@ fn letters(case: &mut Case) -> Result<(), Wrong> {
     let round = |index: usize| if index < SHORT_LETTERS { index } else { 26 + (index - 26) % (26 * 26) };
     for (index, want) in indexes.into_iter().zip(want) {
         same("letter", &given.get(round(index)), &Some(&want))?;
-        let own = given.get(index).ok_or_else(|| Wrong::Failed(format!("no letter {index}")))?;
+        let own = given.get(index).ok_or_else(|| Wrong(format!("no letter {index}")))?;
         same("first use", &given.iter().position(|letter| letter == own), &Some(index))?;
     }
     Ok(())

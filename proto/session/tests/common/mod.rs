@@ -1,5 +1,5 @@
 //! Whole sessions on a small network in virtual time: the clock jumps to the next deadline or arrival, and nowhere else.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "test helpers")]
+#![allow(clippy::unwrap_used, clippy::panic, dead_code, reason = "test helpers, of which each file uses its part")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
