@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use anywire_bench::{cpu_seconds, memory};
 use bytes::Bytes;
 use net::{Poller, RecvPool, SendBatch, SendErrors, UdpSocket, Wake};
 use nethernet::NetworkId;
@@ -125,17 +126,6 @@ fn two() -> (Node, Node) {
     (a, b)
 }
 
-/// Processor seconds of this process so far.
-fn cpu() -> f64 {
-    let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
-    spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9
-}
-
-fn resident() -> usize {
-    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
-    text.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
-}
-
 /// MB/s and processor seconds per GB of 256 KiB packets.
 fn throughput(time: Duration) -> (f64, f64) {
     let (mut a, mut b) = two();
@@ -162,7 +152,7 @@ fn throughput(time: Duration) -> (f64, f64) {
         a.wait(Duration::from_millis(50));
     }
     let packet = Bytes::from(vec![7; PACKET]);
-    let (start, before) = (Instant::now(), cpu());
+    let (start, before) = (Instant::now(), cpu_seconds());
     let mut sent = 0_usize;
     while start.elapsed() < time {
         a.turn();
@@ -178,7 +168,7 @@ fn throughput(time: Duration) -> (f64, f64) {
         a.turn();
         a.wait(Duration::from_millis(50));
     }
-    let (elapsed, used) = (start.elapsed().as_secs_f64(), cpu() - before);
+    let (elapsed, used) = (start.elapsed().as_secs_f64(), cpu_seconds() - before);
     let got = receiver.join().unwrap();
     assert_eq!(got, sent, "every packet arrives");
     (got as f64 / 1e6 / elapsed, used / (got as f64 / 1e9))
@@ -221,7 +211,7 @@ fn connects(dials: usize) -> Vec<f64> {
 }
 
 /// Bytes of memory per end of a session, after some traffic; datagrams are handed over in memory.
-fn memory(sessions: usize) -> usize {
+fn memory_each(sessions: u64) -> u64 {
     let now = Instant::now();
     let make = |n: usize| {
         let addr: SocketAddr = format!("10.{}.{}.{}:4000", n >> 16 & 255, n >> 8 & 255, n & 255).parse().unwrap();
@@ -230,11 +220,11 @@ fn memory(sessions: usize) -> usize {
     };
     let certificate = Certificate::generate().unwrap();
     let mut nodes = Vec::new();
-    for n in 0..=sessions {
+    for n in 0..=usize::try_from(sessions).unwrap() {
         let (addr, config) = make(n + 1);
         nodes.push((addr, Endpoint::new(config, certificate.clone(), [n as u8; 32], now).unwrap()));
     }
-    let before = resident();
+    let before = memory();
     for (_, node) in nodes.iter_mut().skip(1) {
         node.connect(now, NetworkId::P2p(0)).unwrap();
     }
@@ -281,7 +271,7 @@ fn memory(sessions: usize) -> usize {
         }
     }
     assert_eq!(open, 2 * sessions, "every session opens");
-    (resident() - before) / (2 * sessions)
+    (memory() - before) / (2 * sessions)
 }
 
 fn main() {
@@ -290,7 +280,7 @@ fn main() {
     let dials = args.next().unwrap_or(1000);
     let sessions = args.next().unwrap_or(200);
     println!("| NetherNet over loopback | |\n|---|---|");
-    let kib = memory(sessions) / 1024;
+    let kib = memory_each(sessions as u64) / 1024;
     println!("| memory per session and end, {sessions} sessions | {kib} KiB |");
     let took = connects(dials);
     let at = |share: f64| took[((took.len() - 1) as f64 * share) as usize];
