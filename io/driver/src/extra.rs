@@ -229,9 +229,8 @@ mod tests {
         assert!(StdSocket::bind(free).is_ok());
     }
 
-    /// Run by the test below, in a process that may hold few descriptors.
     #[test]
-    #[ignore = "it needs a process of its own"]
+    #[ignore = "the test below runs it in a process of its own, which may hold few descriptors"]
     fn opens_what_it_can() {
         let (mut poller, mut extras) = rig();
         let count = open(&mut extras, &mut poller, 250);

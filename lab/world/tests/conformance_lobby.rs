@@ -21,7 +21,7 @@ fn wire(impair: Option<Impairment>) -> LobbyTransport {
 
 impl Stage for Lobby {
     fn gaps(&self) -> &'static [Gap] {
-        // A host in this process cannot vanish without a word; the programs' tests kill one.
+        // A host in this process cannot vanish without a word.
         &[Gap::Death]
     }
 

@@ -7,8 +7,8 @@ use codec::to_json;
 use seam::Path;
 
 use super::Host;
+use crate::Event;
 use crate::messages::{Start, Words};
-use crate::{Event, State};
 
 impl Host {
     /// Joiners who were not started, in the order in which they came.
@@ -81,15 +81,5 @@ impl Host {
         }
         self.settle(now);
         runs
-    }
-
-    /// Tells one member how things stand.
-    pub fn tell_member(&mut self, now: Instant, path: Path, state: State, detail: &str) {
-        self.enter(now);
-        if self.is_member(path) {
-            let status = crate::messages::Status { state: state.as_str().to_owned(), detail: detail.to_owned() };
-            self.queues.send(path, to_json(&status));
-        }
-        self.settle(now);
     }
 }
